@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compiler differences, in one place.
+#ifndef LATHE_BASE_CONFIG_H_
+#define LATHE_BASE_CONFIG_H_
+
+// A function that is never emitted on its own: translation units built with different -m flags must not
+// share a copy, or the linker may give a baseline caller the AVX-512 one.
+#if defined(_MSC_VER) && !defined(__clang__)
+#define LATHE_INLINE __forceinline
+#else
+#define LATHE_INLINE inline __attribute__((always_inline))
+#endif
+
+// Before a loop of constant length whose body must end up in registers.
+#if defined(__clang__)
+#define LATHE_UNROLL _Pragma("clang loop unroll(full)")
+#elif defined(__GNUC__)
+#define LATHE_UNROLL _Pragma("GCC unroll 16")
+#else
+#define LATHE_UNROLL
+#endif
+
+#endif  // LATHE_BASE_CONFIG_H_

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Paged caches and key sets: which rows of which cache a query row sees.
+#ifndef LATHE_BASE_KEYS_H_
+#define LATHE_BASE_KEYS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "lathe/base/types.h"
+#include "lathe/base/view.h"
+
+namespace lathe {
+
+// How one token's record is laid out; cache/formats.def lists them, docs/formats.md draws them.
+enum class CacheFormat : uint8_t {
+#define LATHE_FORMAT(enumerator, number, type) enumerator = number,
+#include "lathe/cache/formats.def"
+#undef LATHE_FORMAT
+};
+
+// num_blocks pages of block_size token records each. Token `slot` of page `block` lies at
+//   data + block * block_stride + slot * row_stride        (bytes, 64-bit)
+// block_size: tokens a page, any value >= 1. row_stride: at least the format's record for the width in
+// use; block_stride: at least block_size * row_stride unless pages interleave; gaps are never touched.
+// Records need the alignment of their element only; 64 bytes is faster.
+template <class Byte>
+struct BasicPagedCache {
+  Byte* data = nullptr;
+  CacheFormat format = CacheFormat::kLatentBFloat16;
+  int64_t num_blocks = 0;
+  int64_t block_size = 0;
+  int64_t block_stride = 0;  // bytes
+  int64_t row_stride = 0;    // bytes
+
+  constexpr operator BasicPagedCache<const Byte>() const noexcept {
+    return {data, format, num_blocks, block_size, block_stride, row_stride};
+  }
+};
+using PagedCache = BasicPagedCache<const std::byte>;
+using MutablePagedCache = BasicPagedCache<std::byte>;
+
+namespace detail {
+template <class T>
+struct LatentFormatOf;
+template <>
+struct LatentFormatOf<float> {
+  static constexpr CacheFormat kFormat = CacheFormat::kLatentFloat32;
+};
+template <>
+struct LatentFormatOf<float16> {
+  static constexpr CacheFormat kFormat = CacheFormat::kLatentFloat16;
+};
+template <>
+struct LatentFormatOf<bfloat16> {
+  static constexpr CacheFormat kFormat = CacheFormat::kLatentBFloat16;
+};
+}  // namespace detail
+
+// A cache of plain elements [num_blocks, block_size, width], T = float, float16 or bfloat16. Strides
+// in elements; 0 = dense. A const T gives a PagedCache, otherwise a MutablePagedCache.
+template <class T>
+auto LatentPages(T* data, int64_t num_blocks, int64_t block_size, int64_t width,
+                 int64_t row_stride = 0, int64_t block_stride = 0) noexcept {
+  using Element = std::remove_const_t<T>;
+  using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
+  constexpr auto kBytes = static_cast<int64_t>(sizeof(T));
+  if (row_stride == 0) row_stride = width;
+  if (block_stride == 0) block_stride = block_size * row_stride;
+  return BasicPagedCache<Byte>{reinterpret_cast<Byte*>(data),
+                               detail::LatentFormatOf<Element>::kFormat,
+                               num_blocks,
+                               block_size,
+                               block_stride * kBytes,
+                               row_stride * kBytes};
+}
+
+// What the entries of KeySet::indices mean.
+enum class IndexSpace : uint8_t {
+  kLogical,   // positions of the sequence, through block_table
+  kPhysical,  // slots of the cache: block * block_size + offset; block_table is not used
+};
+
+// The keys that query rows see. B sequences, T query rows over all of them, L = seq_lens[b].
+//
+//   cache         the pages
+//   block_table   [B, max_blocks] page ids; entries past ceil(L / block_size) are never read
+//   seq_lens      [B] keys of each sequence, those of this step included when already written
+//   row_kv_lens   [T] optional: keys that row t sees, positions [0, row_kv_lens[t]), in place of the
+//                 causal count; what context-parallel shards need. Clamped to [0, L].
+//   window        keys a row sees at most, its own included: the last `window` of those the causal
+//                 count (or row_kv_lens) leaves. 0 = no window.
+//   indices       [T, K] optional: row t sees exactly these keys. Entries < 0, or >= the row's count of
+//                 visible keys (logical), or >= num_blocks * block_size (physical) are holes and skipped;
+//                 any order; a repeated entry counts each time. With physical entries neither
+//                 causality nor window nor lengths apply: the list is the whole truth.
+//   topk_length   [T] optional: entries of `indices` that count; what lies past them is never read.
+//   index_space   what the entries of `indices` are
+struct KeySet {
+  PagedCache cache = {};
+  IndexView<2> block_table = {};
+  IndexView<1> seq_lens = {};
+  IndexView<1> row_kv_lens = {};
+  int64_t window = 0;
+  IndexView<2> indices = {};
+  IndexView<1> topk_length = {};
+  IndexSpace index_space = IndexSpace::kLogical;
+
+  // Also true for a list of no entries, whose data may be null.
+  constexpr bool has_indices() const noexcept {
+    return indices.data != nullptr || indices.extent[0] > 0;
+  }
+};
+
+}  // namespace lathe
+
+#endif  // LATHE_BASE_KEYS_H_

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Status: how every lathe call reports. No exceptions, no allocation, nothing formatted until asked.
+#ifndef LATHE_BASE_STATUS_H_
+#define LATHE_BASE_STATUS_H_
+
+#include <cinttypes>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+
+#include "lathe/base/config.h"
+
+namespace lathe {
+
+enum class StatusCode : uint8_t {
+  kOk = 0,
+  kInvalidArgument,    // an argument breaks its rule
+  kBufferTooSmall,     // plan memory or workspace; `value` is what was given, `bound` what is needed
+  kIndexOutOfRange,    // a block id, slot or length points outside what it indexes
+  kStalePlan,          // the plan was made for other extents or other lengths
+  kTargetUnavailable,  // the forced target is not compiled in, or this CPU cannot run it
+};
+
+constexpr const char* Name(StatusCode code) noexcept {
+  switch (code) {
+    case StatusCode::kOk: return "ok";
+    case StatusCode::kInvalidArgument: return "invalid argument";
+    case StatusCode::kBufferTooSmall: return "buffer too small";
+    case StatusCode::kIndexOutOfRange: return "index out of range";
+    case StatusCode::kStalePlan: return "stale plan";
+    case StatusCode::kTargetUnavailable: return "target unavailable";
+  }
+  return "unknown";
+}
+
+// The result of a call: a code and, on refusal, which argument had which value against which rule.
+// All strings have static storage, so a Status is copied freely and outlives the call.
+//   argument   name as the caller wrote it, "keys.seq_lens"
+//   field      part of it that is meant, ".stride", or ""
+//   index      element of that, or -1 when it is meant as a whole
+//   value      what was given; `kind` says whether integer, real or none is quoted
+//   rule       what was expected, "be at most block_table.extent[1] * block_size ="
+//   bound      the number that ends the rule; meaningful where `has_bound`
+//   reason     why, where the rule alone does not say, or ""
+// Refusals happen before the first byte of any output is written.
+//
+// Refusals are made by chaining:
+//   return Invalid("keys.window").Is(window).Must("be at least", 0);
+struct [[nodiscard]] Status {
+  enum class Kind : uint8_t { kNone, kInteger, kReal };
+
+  StatusCode code = StatusCode::kOk;
+  Kind kind = Kind::kNone;
+  bool has_bound = false;
+  const char* argument = "";
+  const char* field = "";
+  int64_t index = -1;
+  int64_t integer = 0;
+  double real = 0.0;
+  const char* rule = "";
+  int64_t bound = 0;
+  const char* reason = "";
+
+  constexpr bool ok() const noexcept { return code == StatusCode::kOk; }
+
+  constexpr Status At(int64_t element) const noexcept {
+    Status s = *this;
+    s.index = element;
+    return s;
+  }
+  constexpr Status Is(int64_t value) const noexcept {
+    Status s = *this;
+    s.kind = Kind::kInteger;
+    s.integer = value;
+    return s;
+  }
+  constexpr Status IsReal(double value) const noexcept {
+    Status s = *this;
+    s.kind = Kind::kReal;
+    s.real = value;
+    return s;
+  }
+  constexpr Status Must(const char* expectation) const noexcept {
+    Status s = *this;
+    s.rule = expectation;
+    return s;
+  }
+  constexpr Status Must(const char* expectation, int64_t limit) const noexcept {
+    Status s = Must(expectation);
+    s.has_bound = true;
+    s.bound = limit;
+    return s;
+  }
+  constexpr Status Because(const char* why) const noexcept {
+    Status s = *this;
+    s.reason = why;
+    return s;
+  }
+};
+
+constexpr Status OkStatus() noexcept { return Status{}; }
+
+constexpr Status Refuse(StatusCode code, const char* argument, const char* field = "") noexcept {
+  Status s;
+  s.code = code;
+  s.argument = argument;
+  s.field = field;
+  return s;
+}
+
+constexpr Status Invalid(const char* argument, const char* field = "") noexcept {
+  return Refuse(StatusCode::kInvalidArgument, argument, field);
+}
+
+// The message of a Status, in a buffer of its own.
+struct StatusText {
+  char text[320];
+  const char* c_str() const noexcept { return text; }
+};
+
+// "index out of range: keys.seq_lens[3] is 70000, must be at most block_table.extent[1] * block_size =
+// 65536"; "ok" for success.
+LATHE_INLINE StatusText Format(const Status& s) noexcept {
+  StatusText out;
+  if (s.ok()) {
+    std::snprintf(out.text, sizeof(out.text), "ok");
+    return out;
+  }
+  char index[24] = "", value[40] = "", bound[24] = "";
+  if (s.index >= 0) std::snprintf(index, sizeof(index), "[%" PRId64 "]", s.index);
+  if (s.kind == Status::Kind::kInteger)
+    std::snprintf(value, sizeof(value), " is %" PRId64 ",", s.integer);
+  if (s.kind == Status::Kind::kReal) std::snprintf(value, sizeof(value), " is %.9g,", s.real);
+  if (s.has_bound) std::snprintf(bound, sizeof(bound), " %" PRId64, s.bound);
+  std::snprintf(out.text, sizeof(out.text), "%s: %s%s%s%s must %s%s%s%s", Name(s.code),
+                s.argument, s.field, index, value, s.rule, bound, s.reason[0] != '\0' ? ": " : "",
+                s.reason);
+  return out;
+}
+
+}  // namespace lathe
+
+#endif  // LATHE_BASE_STATUS_H_

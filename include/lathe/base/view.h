@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strided, non-owning views over raw pointers: typed (View), dtype-tagged (In, Out) and integer
+// arrays of either width (IndexView). 64-bit extents and strides, counted in elements.
+#ifndef LATHE_BASE_VIEW_H_
+#define LATHE_BASE_VIEW_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "lathe/base/types.h"
+#if defined(__cpp_lib_span)
+#include <span>
+#endif
+
+namespace lathe {
+
+// Element (i0, i1, ...) is data[i0 * stride[0] + i1 * stride[1] + ...]. Strides may leave gaps and
+// need not be ordered; an array that is not given has data == nullptr and extents of 0.
+template <class T, size_t R>
+struct View {
+  T* data = nullptr;
+  int64_t extent[R] = {};
+  int64_t stride[R] = {};
+
+  constexpr bool empty() const noexcept { return data == nullptr; }
+
+  constexpr operator View<const T, R>() const noexcept {
+    View<const T, R> v;
+    v.data = data;
+    for (size_t i = 0; i < R; ++i) {
+      v.extent[i] = extent[i];
+      v.stride[i] = stride[i];
+    }
+    return v;
+  }
+};
+
+// A dense row-major view: Packed(q, num_tokens, num_heads, head_dim).
+template <class T, class... E>
+constexpr View<T, sizeof...(E)> Packed(T* data, E... extents) noexcept {
+  constexpr size_t kRank = sizeof...(E);
+  View<T, kRank> v{data, {static_cast<int64_t>(extents)...}, {}};
+  int64_t stride = 1;
+  for (size_t i = kRank; i-- > 0;) {
+    v.stride[i] = stride;
+    stride *= v.extent[i];
+  }
+  return v;
+}
+
+#if defined(__cpp_lib_span)
+template <class T>
+constexpr View<T, 1> Packed(std::span<T> s) noexcept {
+  return Packed(s.data(), s.size());
+}
+#endif
+
+// A view of float, float16 or bfloat16 elements whose type is known at run time. `Byte` is
+// std::byte or const std::byte, so that constness survives the erasure.
+template <class Byte, size_t R>
+struct AnyView {
+  Byte* data = nullptr;
+  DType dtype = DType::kFloat32;
+  int64_t extent[R] = {};
+  int64_t stride[R] = {};  // elements
+
+  constexpr AnyView() noexcept = default;
+
+  template <class T, class = std::enable_if_t<std::is_const_v<Byte> || !std::is_const_v<T>>>
+  AnyView(const View<T, R>& v) noexcept
+      : data(reinterpret_cast<Byte*>(v.data)), dtype(kDTypeOf<std::remove_const_t<T>>) {
+    for (size_t i = 0; i < R; ++i) {
+      extent[i] = v.extent[i];
+      stride[i] = v.stride[i];
+    }
+  }
+
+  constexpr bool empty() const noexcept { return data == nullptr; }
+};
+
+template <size_t R>
+using In = AnyView<const std::byte, R>;
+template <size_t R>
+using Out = AnyView<std::byte, R>;
+
+// An integer array, int32 or int64: block tables, lengths, slots, index lists.
+template <size_t R>
+struct IndexView {
+  const void* data = nullptr;
+  bool is_int64 = false;
+  int64_t extent[R] = {};
+  int64_t stride[R] = {};
+
+  constexpr IndexView() noexcept = default;
+
+  template <class T, class = std::enable_if_t<std::is_same_v<std::remove_const_t<T>, int32_t> ||
+                                              std::is_same_v<std::remove_const_t<T>, int64_t>>>
+  constexpr IndexView(const View<T, R>& v) noexcept
+      : data(v.data), is_int64(sizeof(T) == sizeof(int64_t)) {
+    for (size_t i = 0; i < R; ++i) {
+      extent[i] = v.extent[i];
+      stride[i] = v.stride[i];
+    }
+  }
+
+  constexpr bool empty() const noexcept { return data == nullptr; }
+
+  template <class... I>
+  int64_t operator()(I... indices) const noexcept {
+    static_assert(sizeof...(I) == R, "one index per dimension");
+    const int64_t at[R] = {static_cast<int64_t>(indices)...};
+    int64_t offset = 0;
+    for (size_t i = 0; i < R; ++i) offset += at[i] * stride[i];
+    return is_int64 ? static_cast<const int64_t*>(data)[offset]
+                    : static_cast<const int32_t*>(data)[offset];
+  }
+};
+
+// Memory of the caller's: plan memory, workspace.
+struct Buffer {
+  void* data = nullptr;
+  size_t bytes = 0;
+};
+
+}  // namespace lathe
+
+#endif  // LATHE_BASE_VIEW_H_

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+// The host side of every operation.
+#ifndef LATHE_DISPATCH_HOST_H_
+#define LATHE_DISPATCH_HOST_H_
+
+#include "lathe/dispatch/host_latent_cache.h"
+#include "lathe/dispatch/host_merge_states.h"
+#include "lathe/dispatch/host_mla_decode.h"
+
+#endif  // LATHE_DISPATCH_HOST_H_

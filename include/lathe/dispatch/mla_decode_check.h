@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// What PlanMlaDecode and RunMlaDecode refuse. All of it is O(T + B), block ids excepted.
+#ifndef LATHE_DISPATCH_MLA_DECODE_CHECK_H_
+#define LATHE_DISPATCH_MLA_DECODE_CHECK_H_
+
+#include <cmath>
+
+#include "lathe/dispatch/host_check.h"
+#include "lathe/kernel/visibility.h"
+#include "lathe/mla_decode.h"
+
+namespace lathe {
+namespace detail {
+namespace LATHE_ABI {
+
+inline Status CheckShape(const MlaShape& shape) {
+  if (shape.num_heads < 1) return Invalid("shape.num_heads").Is(shape.num_heads).Must("be at least", 1);
+  if (shape.kv_lora_rank < 1) {
+    return Invalid("shape.kv_lora_rank").Is(shape.kv_lora_rank).Must("be at least", 1);
+  }
+  if (shape.qk_rope_head_dim < 0) {
+    return Invalid("shape.qk_rope_head_dim").Is(shape.qk_rope_head_dim).Must("be at least", 0);
+  }
+  return OkStatus();
+}
+
+inline Status CheckOptions(const MlaDecodeOptions& options) {
+  const float scale = options.softmax_scale;
+  if (!(scale > 0.0f) || !std::isfinite(scale)) {
+    return Invalid("options.softmax_scale").IsReal(static_cast<double>(scale))
+        .Must("be finite and above 0 (it has no default)");
+  }
+  if (options.split_tokens < 1) {
+    return Invalid("options.split_tokens").Is(options.split_tokens).Must("be at least", 1);
+  }
+  if (options.precision > Precision::kFloat32) {
+    return Invalid("options.precision").Is(static_cast<int64_t>(options.precision))
+        .Must("be a known Precision");
+  }
+  return OkStatus();
+}
+
+struct BatchSize {
+  int64_t num_tokens;  // T
+  int64_t num_seqs;    // B
+};
+
+inline bool UsesPages(const KeySet& keys) {
+  return !keys.has_indices() || keys.index_space == IndexSpace::kLogical;
+}
+
+inline BatchSize BatchOf(const MlaDecodeArgs& args) {
+  const int64_t num_tokens = args.out.extent[0];
+  return {num_tokens, args.query_start_loc.empty() ? num_tokens
+                                                   : args.query_start_loc.extent[0] - 1};
+}
+
+// The query as given: whole, or its two parts.
+inline Status CheckQuery(const MlaShape& shape, const MlaDecodeArgs& args, bool needs_data) {
+  struct Part {
+    const char* name;
+    const In<3>& view;
+    int64_t width;
+    bool is_given;
+  };
+  const bool is_split = args.q_nope.extent[2] > 0 || args.q_pe.extent[2] > 0;
+  if (is_split && args.q.extent[2] > 0) return Invalid("q").Must("not be given beside q_nope and q_pe");
+  const Part parts[] = {{"q", args.q, shape.head_dim(), !is_split},
+                        {"q_nope", args.q_nope, shape.kv_lora_rank, is_split},
+                        {"q_pe", args.q_pe, shape.qk_rope_head_dim,
+                         is_split && shape.qk_rope_head_dim > 0}};
+  const int64_t num_tokens = args.out.extent[0];
+  for (const Part& part : parts) {
+    if (!part.is_given) continue;
+    const int64_t expected[3] = {num_tokens, shape.num_heads, part.width};
+    for (int64_t dim = 0; dim < 3; ++dim) {
+      LATHE_RETURN_IF_REFUSED(CheckExtent(part.name, dim, part.view.extent[dim], expected[dim]));
+    }
+    LATHE_RETURN_IF_REFUSED(CheckTensor(part.name, part.view, {needs_data && num_tokens > 0}));
+  }
+  return OkStatus();
+}
+
+inline Status CheckKeys(const MlaShape& shape, const MlaDecodeArgs& args, bool needs_data) {
+  const KeySet& keys = args.keys;
+  const BatchSize batch = BatchOf(args);
+  LATHE_RETURN_IF_REFUSED(CheckCache("keys.cache", keys.cache, shape.head_dim(), needs_data));
+  if (keys.window < 0) return Invalid("keys.window").Is(keys.window).Must("be at least", 0);
+  if (keys.index_space > IndexSpace::kPhysical) {
+    return Invalid("keys.index_space").Is(static_cast<int64_t>(keys.index_space))
+        .Must("be a known IndexSpace");
+  }
+  if (UsesPages(keys)) {
+    LATHE_RETURN_IF_REFUSED(CheckIndices("keys.seq_lens", keys.seq_lens, {batch.num_seqs}));
+    LATHE_RETURN_IF_REFUSED(
+        CheckIndices("keys.block_table", keys.block_table, {batch.num_seqs, -1}));
+  }
+  if (!keys.row_kv_lens.empty()) {
+    LATHE_RETURN_IF_REFUSED(CheckIndices("keys.row_kv_lens", keys.row_kv_lens, {batch.num_tokens}));
+  }
+  if (keys.has_indices()) {
+    LATHE_RETURN_IF_REFUSED(CheckIndices("keys.indices", keys.indices, {batch.num_tokens, -1}));
+  }
+  if (!keys.topk_length.empty()) {
+    if (!keys.has_indices()) return Invalid("keys.topk_length").Must("not be given without keys.indices");
+    LATHE_RETURN_IF_REFUSED(CheckIndices("keys.topk_length", keys.topk_length, {batch.num_tokens}));
+  }
+  return OkStatus();
+}
+
+inline Status CheckOutputs(const MlaShape& shape, const MlaDecodeArgs& args, bool needs_data) {
+  const int64_t num_tokens = args.out.extent[0];
+  const int64_t expected[3] = {num_tokens, shape.num_heads, shape.kv_lora_rank};
+  for (int64_t dim = 0; dim < 3; ++dim) {
+    LATHE_RETURN_IF_REFUSED(CheckExtent("out", dim, args.out.extent[dim], expected[dim]));
+  }
+  LATHE_RETURN_IF_REFUSED(CheckTensor("out", args.out, {needs_data && num_tokens > 0, true}));
+  if (!args.lse.empty()) {
+    LATHE_RETURN_IF_REFUSED(CheckFloats("lse", args.lse, {num_tokens, shape.num_heads}));
+  }
+  return OkStatus();
+}
+
+// No output may touch an input or the other output.
+inline Status CheckOverlap(const MlaShape& shape, const MlaDecodeArgs& args) {
+  struct Named {
+    const char* name;
+    ByteRange range;
+  };
+  const KeySet& keys = args.keys;
+  const Named inputs[] = {{"q", RangeOf(args.q)},
+                          {"q_nope", RangeOf(args.q_nope)},
+                          {"q_pe", RangeOf(args.q_pe)},
+                          {"query_start_loc", RangeOf(args.query_start_loc)},
+                          {"keys.cache", RangeOf(keys.cache, shape.head_dim())},
+                          {"keys.block_table", RangeOf(keys.block_table)},
+                          {"keys.seq_lens", RangeOf(keys.seq_lens)},
+                          {"keys.row_kv_lens", RangeOf(keys.row_kv_lens)},
+                          {"keys.indices", RangeOf(keys.indices)},
+                          {"keys.topk_length", RangeOf(keys.topk_length)},
+                          {"attn_sink", RangeOf(args.attn_sink)}};
+  const ByteRange out = RangeOf(args.out);
+  const ByteRange lse = RangeOf(args.lse);
+  for (const Named& input : inputs) {
+    if (Overlap(input.range, out)) return Invalid(input.name).Must("not overlap out");
+    if (Overlap(input.range, lse)) return Invalid(input.name).Must("not overlap lse");
+  }
+  if (Overlap(out, lse)) return Invalid("lse").Must("not overlap out");
+  return OkStatus();
+}
+
+// Everything that can be said without reading what index arrays hold. Plan needs no tensor data.
+inline Status CheckArgs(const MlaShape& shape, const MlaDecodeArgs& args, bool needs_data) {
+  if (!args.query_start_loc.empty() && args.query_start_loc.extent[0] < 1) {
+    return Invalid("query_start_loc", ".extent").At(0).Is(args.query_start_loc.extent[0])
+        .Must("be at least", 1);
+  }
+  LATHE_RETURN_IF_REFUSED(CheckOutputs(shape, args, needs_data));
+  LATHE_RETURN_IF_REFUSED(CheckQuery(shape, args, needs_data));
+  LATHE_RETURN_IF_REFUSED(CheckKeys(shape, args, needs_data));
+  if (!args.query_start_loc.empty()) {
+    LATHE_RETURN_IF_REFUSED(CheckIndices("query_start_loc", args.query_start_loc, {-1}));
+  }
+  if (!args.attn_sink.empty()) {
+    LATHE_RETURN_IF_REFUSED(CheckFloats("attn_sink", args.attn_sink, {shape.num_heads}));
+  }
+  return CheckOverlap(shape, args);
+}
+
+// The rows of each sequence, from query_start_loc or one each.
+inline Status CheckQueryStartLoc(const MlaDecodeArgs& args) {
+  const IndexView<1>& starts = args.query_start_loc;
+  if (starts.empty()) return OkStatus();
+  const BatchSize batch = BatchOf(args);
+  if (starts(0) != 0) return Invalid("query_start_loc").At(0).Is(starts(0)).Must("be", 0);
+  for (int64_t b = 0; b < batch.num_seqs; ++b) {
+    if (starts(b + 1) < starts(b)) {
+      return Invalid("query_start_loc").At(b + 1).Is(starts(b + 1))
+          .Must("be at least the entry before it,", starts(b));
+    }
+  }
+  if (starts(batch.num_seqs) != batch.num_tokens) {
+    return Invalid("query_start_loc").At(batch.num_seqs).Is(starts(batch.num_seqs))
+        .Must("be the number of query rows,", batch.num_tokens);
+  }
+  return OkStatus();
+}
+
+inline Status CheckLengths(const MlaDecodeArgs& args) {
+  const KeySet& keys = args.keys;
+  const BatchSize batch = BatchOf(args);
+  const int64_t covered = keys.block_table.extent[1] * keys.cache.block_size;
+  for (int64_t b = 0; UsesPages(keys) && b < batch.num_seqs; ++b) {
+    const int64_t seq_len = keys.seq_lens(b);
+    if (seq_len < 0) return Invalid("keys.seq_lens").At(b).Is(seq_len).Must("be at least", 0);
+    if (seq_len > covered) {
+      return Refuse(StatusCode::kIndexOutOfRange, "keys.seq_lens").At(b).Is(seq_len)
+          .Must("be at most keys.block_table.extent[1] * keys.cache.block_size =", covered);
+    }
+  }
+  for (int64_t t = 0; !keys.topk_length.empty() && t < batch.num_tokens; ++t) {
+    const int64_t length = keys.topk_length(t);
+    if (length < 0 || length > keys.indices.extent[1]) {
+      return Refuse(StatusCode::kIndexOutOfRange, "keys.topk_length").At(t).Is(length)
+          .Must("be within 0 and keys.indices.extent[1] =", keys.indices.extent[1]);
+    }
+  }
+  return OkStatus();
+}
+
+// Block ids that the lengths reach.
+inline Status CheckBlockTable(const MlaDecodeArgs& args) {
+  const KeySet& keys = args.keys;
+  const int64_t num_seqs = BatchOf(args).num_seqs;
+  for (int64_t b = 0; UsesPages(keys) && b < num_seqs; ++b) {
+    const int64_t block_size = keys.cache.block_size;
+    const int64_t num_pages = (keys.seq_lens(b) + block_size - 1) / block_size;
+    for (int64_t page = 0; page < num_pages; ++page) {
+      const int64_t block = keys.block_table(b, page);
+      if (block >= 0 && block < keys.cache.num_blocks) continue;
+      return Refuse(StatusCode::kIndexOutOfRange, "keys.block_table")
+          .At(b * keys.block_table.extent[1] + page).Is(block)
+          .Must("be within 0 and keys.cache.num_blocks - 1 =", keys.cache.num_blocks - 1);
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace LATHE_ABI
+}  // namespace detail
+}  // namespace lathe
+
+#endif  // LATHE_DISPATCH_MLA_DECODE_CHECK_H_

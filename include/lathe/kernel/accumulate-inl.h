@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// O[row][column] += P x V over one tile. Lanes are value columns: V comes straight from the rows that the
+// scores have just read, a weight is broadcast from P.
+//
+//     O tile in registers: up to 6 rows x kValueVectors vectors, kept over all tokens of the tile
+//     V:  kValueVectors loads a step, shared by the rows of the tile
+//
+// Lanes = rows (as in the scores) lost at 16 rows, 61 % of the dot peak against 95: V would have to be
+// interleaved through memory.
+
+enum class Carry {
+  kNone,     // the first tile of a split: O holds nothing yet
+  kKeep,     // no maximum moved
+  kRescale,  // O times alpha first
+};
+
+constexpr int kAccumulateRows = 6;
+constexpr int64_t kValueColumns = kValueVectors * kLanes;
+
+template <class A, int kRows, Carry kCarry>
+LATHE_INLINE void AccumulateBlock(const std::byte* const* rows, int64_t tokens, int64_t column,
+                                  const uint32_t* HWY_RESTRICT p, int64_t p_stride,
+                                  float* HWY_RESTRICT o, int64_t o_stride,
+                                  const float* HWY_RESTRICT alpha) {
+  const F32 d;
+  VF acc[kRows][kValueVectors];
+  LATHE_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    LATHE_UNROLL
+    for (int j = 0; j < kValueVectors; ++j) {
+      acc[r][j] = kCarry == Carry::kNone ? hn::Zero(d) : hn::Load(d, o + r * o_stride + j * kLanes);
+      if constexpr (kCarry == Carry::kRescale) acc[r][j] = hn::Mul(acc[r][j], hn::Set(d, alpha[r]));
+    }
+  }
+  for (int64_t t = 0; t < tokens; t += A::kStepTokens, p += p_stride) {
+    VU x[kValueVectors];
+    A::LoadValues(rows + t, column, x);
+    LATHE_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      const VU weight = hn::Set(U32(), p[r]);
+      LATHE_UNROLL
+      for (int j = 0; j < kValueVectors; ++j) acc[r][j] = A::MulAdd(x[j], weight, acc[r][j]);
+    }
+  }
+  LATHE_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    LATHE_UNROLL
+    for (int j = 0; j < kValueVectors; ++j) hn::Store(acc[r][j], d, o + r * o_stride + j * kLanes);
+  }
+}
+
+template <class A, Carry kCarry>
+HWY_NOINLINE void AccumulateTile(const std::byte* const* rows, int64_t tokens, int64_t v_columns,
+                                 const uint32_t* p, int64_t p_stride, int64_t num_rows, float* o,
+                                 int64_t o_stride, const float* alpha) {
+  for (int64_t column = 0; column < v_columns; column += kValueColumns) {
+    int64_t r = 0;
+    while (r < num_rows) {
+      // As even as possible: 16 rows are 6 + 5 + 5, not 6 + 6 + 4.
+      const int64_t left = num_rows - r;
+      const int64_t blocks = (left + kAccumulateRows - 1) / kAccumulateRows;
+      const int64_t count = (left + blocks - 1) / blocks;
+      float* to = o + r * o_stride + column;
+      switch (count) {
+#define LATHE_CASE(n)                                                                           \
+  case n:                                                                                       \
+    AccumulateBlock<A, n, kCarry>(rows, tokens, column, p + r, p_stride, to, o_stride, alpha + r); \
+    break;
+        LATHE_CASE(1)
+        LATHE_CASE(2)
+        LATHE_CASE(3)
+        LATHE_CASE(4)
+        LATHE_CASE(5)
+        default:
+          LATHE_CASE(6)
+#undef LATHE_CASE
+      }
+      r += count;
+    }
+  }
+}
+
+// `tokens` is a multiple of 2, `v_columns` of 64; `rows` past the live ones must point to zeros.
+template <class A>
+void Accumulate(Carry carry, const std::byte* const* rows, int64_t tokens, int64_t v_columns,
+                const uint32_t* p, int64_t p_stride, int64_t num_rows, float* o, int64_t o_stride,
+                const float* alpha) {
+  switch (carry) {
+    case Carry::kNone:
+      AccumulateTile<A, Carry::kNone>(rows, tokens, v_columns, p, p_stride, num_rows, o, o_stride,
+                                      alpha);
+      break;
+    case Carry::kKeep:
+      AccumulateTile<A, Carry::kKeep>(rows, tokens, v_columns, p, p_stride, num_rows, o, o_stride,
+                                      alpha);
+      break;
+    case Carry::kRescale:
+      AccumulateTile<A, Carry::kRescale>(rows, tokens, v_columns, p, p_stride, num_rows, o,
+                                         o_stride, alpha);
+      break;
+  }
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two arithmetics of the register-blocked engines. Everything above them (packing, tiles, softmax,
+// masks, folding) is written once over these few operations:
+//
+//   word        4 bytes of a row: one float, or a pair of bfloat16. Scores multiply words with words.
+//   MulAdd      acc += word . word, one float32 result per lane
+//   step        tokens that P x V takes at once: 1, or 2 (bf16 dots sum over pairs of tokens)
+//   LoadValues  kValueVectors vectors of value columns of one step; their column order is that of O
+//   P           one word per step and row: a float, or the bfloat16 weights of two tokens
+
+constexpr int kValueVectors = kRegisters == 32 ? 4 : 2;
+
+struct FloatArithmetic {
+  using Element = float;
+  static constexpr detail::Engine kEngine = detail::Engine::kFloat32;
+  static constexpr int64_t kWordElements = 1;
+  static constexpr int64_t kStepTokens = 1;
+
+  static LATHE_INLINE VF MulAdd(VU a, VU b, VF acc) {
+    return hn::MulAdd(hn::BitCast(F32(), a), hn::BitCast(F32(), b), acc);
+  }
+
+  static LATHE_INLINE void LoadValues(const std::byte* const* rows, int64_t column, VU* x) {
+    const auto* row = reinterpret_cast<const uint32_t*>(rows[0]) + column;
+    LATHE_UNROLL
+    for (int j = 0; j < kValueVectors; ++j) x[j] = hn::LoadU(U32(), row + j * kLanes);
+  }
+
+  // The weights of one step, from the probabilities of its tokens.
+  static LATHE_INLINE VU PackWeights(const VF* p) { return hn::BitCast(U32(), p[0]); }
+
+  static float Weight(const uint32_t* p, int64_t stride, int64_t token, int64_t row) {
+    float weight;
+    std::memcpy(&weight, p + token * stride + row, sizeof(weight));
+    return weight;
+  }
+
+  // Where value column c lies in a row of O.
+  static constexpr int64_t Position(int64_t c) { return c; }
+};
+
+#if HWY_NATIVE_DOT_BF16
+
+struct BFloat16Arithmetic {
+  using Element = bfloat16;
+  static constexpr detail::Engine kEngine = detail::Engine::kBFloat16;
+  static constexpr int64_t kWordElements = 2;
+  static constexpr int64_t kStepTokens = 2;
+
+  // Native dots leave sum1 alone; on other targets it would hold half of the sum.
+  static LATHE_INLINE VF MulAdd(VU a, VU b, VF acc) {
+    const hn::Repartition<hwy::bfloat16_t, F32> dbf;
+    VF sum1 = hn::Zero(F32());
+    return hn::ReorderWidenMulAccumulate(F32(), hn::BitCast(dbf, a), hn::BitCast(dbf, b), acc,
+                                         sum1);
+  }
+
+  // Two rows become pairs of the same column by interleaving inside 128-bit blocks: one unpack a vector,
+  // no memory pass. That leaves the columns of O in the order of Position().
+  static LATHE_INLINE void LoadValues(const std::byte* const* rows, int64_t column, VU* x) {
+    const hn::Repartition<uint16_t, F32> du16;
+    const auto* row0 = reinterpret_cast<const uint16_t*>(rows[0]) + column;
+    const auto* row1 = reinterpret_cast<const uint16_t*>(rows[1]) + column;
+    LATHE_UNROLL
+    for (int j = 0; j < kValueVectors; j += 2) {
+      const auto v0 = hn::LoadU(du16, row0 + j * kLanes);
+      const auto v1 = hn::LoadU(du16, row1 + j * kLanes);
+      x[j] = hn::BitCast(U32(), hn::InterleaveLower(du16, v0, v1));
+      x[j + 1] = hn::BitCast(U32(), hn::InterleaveUpper(du16, v0, v1));
+    }
+  }
+
+  static LATHE_INLINE VU PackWeights(const VF* p) {
+    const U32 du;
+    const VU even = hn::ShiftRight<16>(RoundToBFloat16(p[0]));
+    const VU odd = hn::And(RoundToBFloat16(p[1]), hn::Set(du, 0xFFFF0000u));
+    return hn::Or(even, odd);
+  }
+
+  static float Weight(const uint32_t* p, int64_t stride, int64_t token, int64_t row) {
+    const uint32_t pair = p[token / 2 * stride + row];
+    return ToFloat(bfloat16{static_cast<uint16_t>(token % 2 == 0 ? pair : pair >> 16)});
+  }
+
+  static constexpr int64_t Position(int64_t c) {
+    const int64_t in_group = c % (2 * kLanes);
+    return c - in_group + (in_group / 4 % 2) * kLanes + in_group / 8 * 4 + in_group % 4;
+  }
+};
+
+#endif  // HWY_NATIVE_DOT_BF16

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of float32, float16 and bfloat16 into one another: nearest even, NaN stays NaN, the same bits as
+// the scalar codecs of base/types.h on every target. bfloat16 is rounded with integer operations, since
+// the hardware instruction flushes subnormals.
+
+LATHE_INLINE VU RoundToBFloat16(VF v) {
+  const U32 du;
+  const VU bits = hn::BitCast(du, v);
+  const VU odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
+  const VU rounded = hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7FFFu)));
+  const VU quiet = hn::Or(bits, hn::Set(du, 0x00400000u));
+  return hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(v)), quiet, rounded);  // in the upper 16 bits
+}
+
+LATHE_INLINE VF LoadFloats(const float* from) { return hn::LoadU(F32(), from); }
+
+LATHE_INLINE VF LoadFloats(const bfloat16* from) {
+  const auto bits = hn::LoadU(U16(), &from->bits);
+  return hn::BitCast(F32(), hn::ShiftLeft<16>(hn::PromoteTo(U32(), bits)));
+}
+
+LATHE_INLINE VF LoadFloats(const float16* from) {
+  const hn::Rebind<hwy::float16_t, F32> df16;
+  return hn::PromoteTo(F32(), hn::BitCast(df16, hn::LoadU(U16(), &from->bits)));
+}
+
+LATHE_INLINE void StoreFloats(VF v, float* to) { hn::StoreU(v, F32(), to); }
+
+LATHE_INLINE void StoreFloats(VF v, bfloat16* to) {
+  hn::StoreU(hn::TruncateTo(U16(), hn::ShiftRight<16>(RoundToBFloat16(v))), U16(), &to->bits);
+}
+
+LATHE_INLINE void StoreFloats(VF v, float16* to) {
+  const hn::Rebind<hwy::float16_t, F32> df16;
+  hn::StoreU(hn::BitCast(U16(), hn::DemoteTo(df16, v)), U16(), &to->bits);
+}
+
+template <class From, class To>
+void ConvertRow(const From* HWY_RESTRICT from, To* HWY_RESTRICT to, int64_t n) {
+  if constexpr (std::is_same_v<From, To>) {
+    std::memcpy(to, from, static_cast<size_t>(n) * sizeof(From));
+  } else {
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) StoreFloats(LoadFloats(from + i), to + i);
+    for (; i < n; ++i) to[i] = FromFloat<To>(ToFloat(from[i]));
+  }
+}
+
+template <class From, class To>
+void ConvertBytes(const std::byte* from, std::byte* to, int64_t n) {
+  ConvertRow(reinterpret_cast<const From*>(from), reinterpret_cast<To*>(to), n);
+}
+
+// A row of any dtype, given by a table of functions so that callers need no switch of their own.
+using ConvertFn = void (*)(const std::byte* from, std::byte* to, int64_t n);
+constexpr ConvertFn kConvert[3][3] = {
+    {ConvertBytes<float, float>, ConvertBytes<float, float16>, ConvertBytes<float, bfloat16>},
+    {ConvertBytes<float16, float>, ConvertBytes<float16, float16>, ConvertBytes<float16, bfloat16>},
+    {ConvertBytes<bfloat16, float>, ConvertBytes<bfloat16, float16>,
+     ConvertBytes<bfloat16, bfloat16>}};
+
+LATHE_INLINE void Convert(DType from_type, const std::byte* from, DType to_type, std::byte* to,
+                          int64_t n) {
+  kConvert[static_cast<size_t>(from_type)][static_cast<size_t>(to_type)](from, to, n);
+}

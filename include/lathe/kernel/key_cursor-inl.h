@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// KeyCursor: walks the keys of a task tile by tile and yields the addresses of their records. Knows block
+// tables and index lists; knows no record layout beyond offsets, and nothing of what is done with rows.
+
+struct KeyTile {
+  // Rows past `count` point to zeros, as far as the kernels read ahead.
+  const std::byte* rows[detail::kTileKeys + kScoreTokens];
+  int64_t begin = 0;  // position, or entry of the list, of the first key
+  int64_t count = 0;
+};
+
+class KeyCursor {
+ public:
+  KeyCursor(const AttendCall& call, const AttendTask& task, const std::byte* zeros)
+      : keys_(call.keys), seq_(task.seq), zeros_(zeros) {
+    has_list_ = keys_.has_indices();
+    if (!has_list_) return;
+    list_row_ = task.token_begin + task.row_begin / call.num_heads;
+    if (keys_.index_space == IndexSpace::kPhysical) {
+      limit_ = keys_.cache.num_blocks * keys_.cache.block_size;
+    } else {
+      limit_ = detail::VisibleKeys(keys_, call.causal, keys_.seq_lens(seq_), task.q_len,
+                                   task.row_begin / call.num_heads, list_row_)
+                   .end;
+    }
+  }
+
+  void Seek(int64_t begin, int64_t end) {
+    at_ = (std::min)(begin, end);
+    end_ = end;
+  }
+
+  // The next up to kTileKeys live keys; count 0 when there are none left.
+  void Next(KeyTile& tile) {
+    tile.begin = at_;
+    tile.count = has_list_ ? NextOfList(tile.rows) : NextOfRange(tile.rows);
+    for (int64_t t = tile.count; t < detail::kTileKeys + kScoreTokens; ++t) tile.rows[t] = zeros_;
+  }
+
+ private:
+  const std::byte* Record(int64_t block, int64_t slot) const {
+    return keys_.cache.data + block * keys_.cache.block_stride + slot * keys_.cache.row_stride;
+  }
+
+  int64_t NextOfRange(const std::byte** rows) {
+    const int64_t block_size = keys_.cache.block_size;
+    const int64_t left = end_ - at_;
+    const int64_t count = left < detail::kTileKeys ? left : detail::kTileKeys;
+    int64_t page = at_ / block_size;
+    int64_t slot = at_ % block_size;
+    for (int64_t t = 0; t < count; ++page, slot = 0) {
+      const std::byte* record = Record(keys_.block_table(seq_, page), slot);
+      for (; slot < block_size && t < count; ++slot, record += keys_.cache.row_stride) {
+        rows[t++] = record;
+      }
+    }
+    at_ += count;
+    return count;
+  }
+
+  int64_t NextOfList(const std::byte** rows) {
+    const int64_t block_size = keys_.cache.block_size;
+    int64_t count = 0;
+    for (; at_ < end_ && count < detail::kTileKeys; ++at_) {
+      const int64_t index = keys_.indices(list_row_, at_);
+      if (index < 0 || index >= limit_) continue;
+      const int64_t page = index / block_size;
+      const int64_t block =
+          keys_.index_space == IndexSpace::kPhysical ? page : keys_.block_table(seq_, page);
+      rows[count++] = Record(block, index % block_size);
+    }
+    return count;
+  }
+
+  const KeySet& keys_;
+  int64_t seq_;
+  const std::byte* zeros_;
+  bool has_list_ = false;
+  int64_t list_row_ = 0;
+  int64_t limit_ = 0;
+  int64_t at_ = 0;
+  int64_t end_ = 0;
+};

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scores: S^T[token][row] = <query row, key row>, unscaled, float32.
+//
+// Lanes are query rows. The query is packed once per task into words [word][row]; a key's word is
+// broadcast from the cache row, so keys are never packed, moved or transposed, and nothing is summed
+// across lanes:
+//
+//     key row t:   | k0 | k1 | k2 | ...            acc[t] += broadcast(k_w) . q[w]
+//     packed q:    | q0 of rows 0..15 | q1 of rows 0..15 | ...
+//
+// Rows left over when whole vectors are filled share a vector with 2 or 4 consecutive words each (lanes =
+// rows x words, 64- or 128-bit broadcasts, neighbours added at the end), so that odd head counts waste
+// at most a quarter of a vector. 8 tokens x 2 vectors (6 x 2 with 16 registers) keep 16 (12) independent
+// sums, enough to cover the latency of 6 cycles at two products a cycle, and need 0.63 loads a product.
+// Lanes = tokens lost: it transposes every key (64 shuffles per 16 x 32 block) for the same products.
+
+// Words advanced per iteration, and what a row that is read in place must be a multiple of.
+constexpr int64_t kScoreWords = 8;
+constexpr int kScoreTokens = kRegisters == 32 ? 8 : 6;
+
+// `kVectors` vectors of rows, each row `kWords` neighbouring lanes wide.
+struct RowGroup {
+  int vectors;
+  int words;
+  int64_t rows() const { return vectors * kLanes / words; }
+};
+
+// The group that the next rows go to when `left` of them remain.
+LATHE_INLINE RowGroup NextGroup(int64_t left) {
+  if (left > 2 * kLanes - kLanes / 4) return {2, 1};
+  if (left > kLanes * 3 / 4 || kLanes < 2) return {1, 1};
+  if (left > kLanes / 4 || kLanes < 4) return {1, 2};
+  return {1, 4};
+}
+
+// Rows that S, P and the softmax state are laid out for: every group ends inside.
+LATHE_INLINE int64_t PaddedRows(int64_t rows) { return RoundUp(rows, kLanes); }
+
+// Places the words of one row of a group, which starts at `packed`: [words / group.words][group lanes].
+LATHE_INLINE void PackRow(const uint32_t* HWY_RESTRICT row, int64_t words, RowGroup group,
+                          int64_t index, uint32_t* HWY_RESTRICT packed) {
+  uint32_t* to = packed + index * group.words;
+  const int64_t stride = group.vectors * kLanes;
+  for (int64_t w = 0; w < words; w += group.words, to += stride) {
+    for (int j = 0; j < group.words; ++j) to[j] = row[w + j];
+  }
+}
+
+template <int kWords>
+LATHE_INLINE VU BroadcastWords(const std::byte* from) {
+  if constexpr (kWords == 1) {
+    uint32_t word;
+    std::memcpy(&word, from, sizeof(word));
+    return hn::Set(U32(), word);
+  } else if constexpr (kWords == 2) {
+    uint64_t words;
+    std::memcpy(&words, from, sizeof(words));
+    return hn::BitCast(U32(), hn::Set(hn::Repartition<uint64_t, U32>(), words));
+  } else {
+    return hn::LoadDup128(U32(), reinterpret_cast<const uint32_t*>(from));
+  }
+}
+
+// Sums of neighbouring lanes: those of x, then those of y.
+LATHE_INLINE VF AddNeighbours(VF x, VF y) {
+  return hn::Add(hn::ConcatEven(F32(), y, x), hn::ConcatOdd(F32(), y, x));
+}
+
+// Stores the sums of kTokens tokens: vector v of row group at s + v * kLanes, tokens s_stride apart.
+template <int kTokens, int kVectors, int kWords>
+LATHE_INLINE void StoreScores(const VF (&acc)[kTokens][2], float* s, int64_t s_stride) {
+  const F32 d;
+  if constexpr (kVectors == 2) {
+    LATHE_UNROLL
+    for (int t = 0; t < kTokens; ++t) {
+      hn::StoreU(acc[t][0], d, s + t * s_stride);
+      hn::StoreU(acc[t][1], d, s + t * s_stride + kLanes);
+    }
+  } else if constexpr (kWords == 1) {
+    LATHE_UNROLL
+    for (int t = 0; t < kTokens; ++t) {
+      hn::StoreU(hn::Add(acc[t][0], acc[t][1]), d, s + t * s_stride);
+    }
+  } else {
+    constexpr int64_t kRows = kLanes / kWords;
+    HWY_ALIGN float sums[kLanes];
+    LATHE_UNROLL
+    for (int t = 0; t < kTokens; t += kWords) {
+      VF sum[4];
+      LATHE_UNROLL
+      for (int j = 0; j < kWords; ++j) {
+        const int token = t + j < kTokens ? t + j : kTokens - 1;
+        sum[j] = hn::Add(acc[token][0], acc[token][1]);
+      }
+      VF all = AddNeighbours(sum[0], sum[1]);
+      if constexpr (kWords == 4) all = AddNeighbours(all, AddNeighbours(sum[2], sum[3]));
+      hn::Store(all, d, sums);
+      LATHE_UNROLL
+      for (int j = 0; j < kWords; ++j) {
+        if (t + j < kTokens)
+          std::memcpy(s + (t + j) * s_stride, sums + j * kRows, sizeof(float) * kRows);
+      }
+    }
+  }
+}
+
+// One group of query rows against kTokens keys. With kPrefetch the same places of the next tile's rows
+// are fetched in the order in which they will be read: linear order loses 10 to 25 points cold.
+template <class A, int kTokens, int kVectors, int kWords, bool kPrefetch>
+LATHE_INLINE void ScoreTokens(const std::byte* const* rows, const std::byte* const* next,
+                              const uint32_t* HWY_RESTRICT q, int64_t words, float* s,
+                              int64_t s_stride) {
+  const U32 du;
+  const std::byte* k[kTokens];
+  VF acc[kTokens][2];
+  LATHE_UNROLL
+  for (int t = 0; t < kTokens; ++t) {
+    k[t] = rows[t];
+    acc[t][0] = acc[t][1] = hn::Zero(F32());
+  }
+  constexpr int64_t kBytes = kScoreWords * static_cast<int64_t>(sizeof(uint32_t));
+  for (int64_t at = 0; at < words * 4; at += kBytes) {
+    if constexpr (kPrefetch) {
+      constexpr int kHalf = (kTokens + 1) / 2;
+      const std::byte* const* half = next + (at / kBytes % 2) * (kTokens / 2);
+      LATHE_UNROLL
+      for (int j = 0; j < kHalf; ++j) hwy::Prefetch(half[j] + at);
+    }
+    if constexpr (kVectors == 2) {
+      LATHE_UNROLL
+      for (int w = 0; w < static_cast<int>(kScoreWords); ++w) {
+        const VU q0 = hn::Load(du, q);
+        const VU q1 = hn::Load(du, q + kLanes);
+        q += 2 * kLanes;
+        LATHE_UNROLL
+        for (int t = 0; t < kTokens; ++t) {
+          const VU word = BroadcastWords<1>(k[t] + at + w * 4);
+          acc[t][0] = A::MulAdd(q0, word, acc[t][0]);
+          acc[t][1] = A::MulAdd(q1, word, acc[t][1]);
+        }
+      }
+    } else {
+      LATHE_UNROLL
+      for (int w = 0; w < static_cast<int>(kScoreWords); w += kWords) {
+        const VU q0 = hn::Load(du, q);
+        q += kLanes;
+        LATHE_UNROLL
+        for (int t = 0; t < kTokens; ++t) {
+          VF& sum = acc[t][w / kWords % 2];
+          sum = A::MulAdd(q0, BroadcastWords<kWords>(k[t] + at + w * 4), sum);
+        }
+      }
+    }
+  }
+  StoreScores<kTokens, kVectors, kWords>(acc, s, s_stride);
+}
+
+template <class A, int kTokens, bool kPrefetch>
+LATHE_INLINE void ScoreGroup(RowGroup group, const std::byte* const* rows,
+                             const std::byte* const* next, const uint32_t* q, int64_t words,
+                             float* s, int64_t s_stride) {
+  if (group.vectors == 2) {
+    ScoreTokens<A, kTokens, 2, 1, kPrefetch>(rows, next, q, words, s, s_stride);
+  } else if (group.words == 1) {
+    ScoreTokens<A, kTokens, 1, 1, kPrefetch>(rows, next, q, words, s, s_stride);
+  } else if constexpr (kLanes >= 2) {
+    if (group.words == 2) {
+      ScoreTokens<A, kTokens, 1, 2, kPrefetch>(rows, next, q, words, s, s_stride);
+    } else if constexpr (kLanes >= 4) {
+      ScoreTokens<A, kTokens, 1, 4, kPrefetch>(rows, next, q, words, s, s_stride);
+    }
+  }
+}
+
+// All groups against kTokens keys; the first group alone prefetches.
+template <class A, int kTokens>
+HWY_NOINLINE void ScoreStep(const std::byte* const* rows, const std::byte* const* next,
+                            const uint32_t* q, int64_t words, int64_t num_rows, float* s,
+                            int64_t s_stride) {
+  int64_t row = 0;
+  while (row < num_rows) {
+    const RowGroup group = NextGroup(num_rows - row);
+    if (row == 0 && next != nullptr) {
+      ScoreGroup<A, kTokens, true>(group, rows, next, q, words, s, s_stride);
+    } else {
+      ScoreGroup<A, kTokens, false>(group, rows, next, q, words, s + row, s_stride);
+    }
+    row += group.rows();
+    q += words / group.words * group.vectors * kLanes;
+  }
+}
+
+// S^T of `tokens` keys. Up to kScoreTokens - 1 rows more are read and scored: the caller points them to
+// zeros. `next`: as many rows of the tile to come, or null.
+template <class A>
+void Score(const std::byte* const* rows, const std::byte* const* next, int64_t tokens,
+           const uint32_t* q, int64_t words, int64_t num_rows, float* s, int64_t s_stride) {
+  for (int64_t t = 0; t < tokens;) {
+    const std::byte* const* ahead = next == nullptr ? nullptr : next + t;
+    // Two tokens alone are bound by latency, yet cheaper than a padded step.
+    if (tokens - t > 2) {
+      ScoreStep<A, kScoreTokens>(rows + t, ahead, q, words, num_rows, s + t * s_stride, s_stride);
+      t += kScoreTokens;
+    } else {
+      ScoreStep<A, 2>(rows + t, ahead, q, words, num_rows, s + t * s_stride, s_stride);
+      t += 2;
+    }
+  }
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Online softmax over one tile, vertical over query rows: no lane ever meets another.
+
+// Running state of a row block, one float per row: maximum (in the exp2 domain), sum, and the factor that
+// the last tile put on what was accumulated before it.
+struct SoftmaxState {
+  float* m;
+  float* l;
+  float* alpha;
+};
+
+// Scores of keys a row does not see become -inf after the fact, whatever they are: a NaN key or padding
+// never reaches another row. Row r sees tokens [begin[r], end[r]) of the tile.
+inline void MaskScores(float* s, int64_t s_stride, int64_t tokens, const int32_t* begin,
+                       const int32_t* end, int64_t padded_rows) {
+  const F32 d;
+  const I32 di;
+  const VF minus_inf = hn::Inf(d);
+  for (int64_t r = 0; r < padded_rows; r += kLanes) {
+    const auto first = hn::Load(di, begin + r);
+    const auto last = hn::Load(di, end + r);
+    for (int64_t t = 0; t < tokens; ++t) {
+      const auto token = hn::Set(di, static_cast<int32_t>(t));
+      const auto seen = hn::And(hn::Le(first, token), hn::Lt(token, last));
+      float* at = s + t * s_stride + r;
+      hn::Store(hn::IfThenElse(hn::RebindMask(d, seen), hn::Load(d, at), hn::Neg(minus_inf)), d, at);
+    }
+  }
+}
+
+LATHE_INLINE VF ColumnMax(const float* s, int64_t s_stride, int64_t tokens) {
+  const F32 d;
+  VF even = hn::Load(d, s);
+  VF odd = hn::Load(d, s + s_stride);
+  for (int64_t t = 2; t < tokens; t += 2) {
+    even = hn::Max(even, hn::Load(d, s + t * s_stride));
+    odd = hn::Max(odd, hn::Load(d, s + (t + 1) * s_stride));
+  }
+  return hn::Max(even, odd);
+}
+
+// Turns S^T [tokens][padded_rows] into weights P in place ([step][padded_rows] words: row t of S is read
+// before row t / kStepTokens of P is written), and updates the state. Returns whether any maximum moved, so
+// that alpha is not 1 everywhere. Sums add the unrounded weights. `tokens` is a multiple of 2.
+template <class A>
+bool Softmax(float* s, int64_t s_stride, int64_t tokens, int64_t padded_rows, float scale_log2,
+             const SoftmaxState& state) {
+  const F32 d;
+  const VF scale = hn::Set(d, scale_log2);
+  const VF minus_inf = hn::Neg(hn::Inf(d));
+  auto* p = reinterpret_cast<uint32_t*>(s);
+  bool moved = false;
+  for (int64_t r = 0; r < padded_rows; r += kLanes) {
+    const VF tile_max = hn::Mul(scale, ColumnMax(s + r, s_stride, tokens));
+    const VF old_max = hn::Load(d, state.m + r);
+    const auto grew = hn::Gt(tile_max, old_max);  // false for NaN: m never holds one
+    const VF new_max = hn::IfThenElse(grew, tile_max, old_max);
+    // -inf - -inf would be NaN: a row that has seen nothing subtracts 0 instead.
+    const VF shift = hn::IfThenZeroElse(hn::Eq(new_max, minus_inf), new_max);
+    const VF alpha = Exp2(hn::Sub(old_max, shift));
+    moved = moved || !hn::AllFalse(d, grew);
+    hn::Store(new_max, d, state.m + r);
+    hn::Store(alpha, d, state.alpha + r);
+    VF sum[2] = {hn::Zero(d), hn::Zero(d)};
+    for (int64_t t = 0; t < tokens; t += 2) {
+      VF weight[2];
+      LATHE_UNROLL
+      for (int j = 0; j < 2; ++j) {
+        const VF score = hn::Load(d, s + (t + j) * s_stride + r);
+        weight[j] = Exp2(hn::MulSub(score, scale, shift));
+        sum[j] = hn::Add(sum[j], weight[j]);
+      }
+      LATHE_UNROLL
+      for (int j = 0; j < 2; j += static_cast<int>(A::kStepTokens)) {
+        hn::Store(A::PackWeights(weight + j), U32(), p + (t + j) / A::kStepTokens * s_stride + r);
+      }
+    }
+    hn::Store(hn::MulAdd(hn::Load(d, state.l + r), alpha, hn::Add(sum[0], sum[1])), d, state.l + r);
+  }
+  return moved;
+}

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every kernel of this target uses: vectors, their width, how many registers hold them.
+
+using detail::AttendCall;
+using detail::AttendTask;
+using detail::KeyRange;
+
+// Capped at 16 lanes: register blocking is in terms of that many.
+using F32 = hn::CappedTag<float, 16>;
+using U32 = hn::Rebind<uint32_t, F32>;
+using I32 = hn::Rebind<int32_t, F32>;
+using U16 = hn::Rebind<uint16_t, F32>;
+using VF = hn::Vec<F32>;
+using VU = hn::Vec<U32>;
+
+constexpr int64_t kLanes = static_cast<int64_t>(HWY_MAX_LANES_D(F32));
+constexpr int kRegisters = HWY_ARCH_X86 && kLanes < 16 ? 16 : 32;
+
+static_assert(detail::kRowGroup % (2 * kLanes) == 0, "row blocks are cut between register groups");
+
+constexpr int64_t RoundUp(int64_t n, int64_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// lathe: paged latent-attention kernels for CPUs. The operations' declarations; nothing of SIMD. Exactly
+// one translation unit of the program includes lathe/impl.h, or the program links lathe::dispatch.
+#ifndef LATHE_LATHE_H_
+#define LATHE_LATHE_H_
+
+#include "lathe/latent_cache.h"
+#include "lathe/merge_states.h"
+#include "lathe/mla_decode.h"
+#include "lathe/version.h"
+
+#endif  // LATHE_LATHE_H_

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Multi-head latent attention of query rows over a paged latent cache, absorbed form (DeepSeek-V2,
+// arXiv 2405.04434, section 2.1.2): every head attends over the same keys, and the value is the first
+// kv_lora_rank columns of the key row.
+//
+//   out[t,h,:] = sum_j softmax_j(softmax_scale * <q[t,h,:], row_j>) * row_j[0 : kv_lora_rank]
+//   lse[t,h]   = log sum_j exp(softmax_scale * <q[t,h,:], row_j>)
+//
+// j runs over the keys that KeySet gives row t. Usage, per step and per layer:
+//
+//   MlaDecodeSizes(shape, options, limits, &sizes)                  once, at start-up
+//   PlanMlaDecode(shape, options, args, workers, memory, &plan)     once per step; all layers share it
+//   RunMlaDecode(*plan, args, workspace, executor)                  per layer
+#ifndef LATHE_MLA_DECODE_H_
+#define LATHE_MLA_DECODE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "lathe/base/executor.h"
+#include "lathe/base/keys.h"
+#include "lathe/base/lse.h"
+#include "lathe/base/status.h"
+#include "lathe/base/target.h"
+#include "lathe/base/view.h"
+
+namespace lathe {
+
+// num_heads: H >= 1, any count, nothing is padded. The key row has D = kv_lora_rank + qk_rope_head_dim
+// columns and the value is its first kv_lora_rank. Models whose value is the whole row (V4: 512) say
+// kv_lora_rank = 512, qk_rope_head_dim = 0. Any sizes work; rows of (576, 512), (512, 512), (320, 256),
+// (1088, 1024), and all others with D a multiple of 16 and kv_lora_rank of 64, are read in place.
+struct MlaShape {
+  int64_t num_heads = 0;
+  int64_t kv_lora_rank = 512;
+  int64_t qk_rope_head_dim = 64;
+
+  constexpr int64_t head_dim() const noexcept { return kv_lora_rank + qk_rope_head_dim; }
+};
+
+enum class Precision : uint8_t {
+  kAuto,      // bf16 products (float32 sums) where query and cache are both bfloat16, else float32
+  kBFloat16,  // bf16 products for bfloat16 caches, whatever the query's type: it is rounded once
+  kFloat32,   // float32 products on every target
+};
+
+// May not change between Plan and Run.
+struct MlaDecodeOptions {
+  // Multiplies <q, row>. Required, > 0: no default can be derived from the row's width (DeepSeek's comes
+  // from qk_nope + qk_rope = 192, times YaRN's mscale squared).
+  float softmax_scale = 0.0f;
+  // Bottom-right causality: query i of a sequence with L keys and q_len queries sees positions
+  // 0 .. L - q_len + i. false: every query sees all L keys.
+  bool causal = true;
+  // Keys a partial result covers at least, > 0. Together with a sequence's length it decides where the
+  // sums are cut, so it decides the last bits of a result; threads and batch do not.
+  int64_t split_tokens = 1024;
+  Precision precision = Precision::kAuto;
+  LsePolicy lse = {};
+  // The engine's target; kAuto takes the best. A target that cannot run is refused by Plan.
+  Target target = Target::kAuto;
+  // Plan checks every block id that the lengths reach: O(B * blocks), some 1 ns each.
+  bool check_indices = true;
+};
+
+// The tensors of one call. T query rows (tokens) over B sequences, H heads. All strides in elements.
+//
+//   q                [T, H, D] float32, float16 or bfloat16, innermost stride 1; or instead
+//   q_nope, q_pe     [T, H, kv_lora_rank] (already multiplied by W_UK) and [T, H, qk_rope_head_dim] apart
+//   query_start_loc  [B+1] rows of sequence b are [query_start_loc[b], query_start_loc[b+1]); not
+//                    given: T must be B, one row per sequence
+//   keys             the key set
+//   attn_sink        [H] optional: a virtual key of that logit (not scaled) and value zero. Multiplies
+//                    out by 1 / (1 + exp(sink - lse)); lse itself stays without it
+//   out              [T, H, kv_lora_rank] float32, float16 or bfloat16, innermost stride 1; written whole
+//   lse              [T, H] optional
+//
+// A row with no live key gets out = 0 and lse = options.lse.empty.
+struct MlaDecodeArgs {
+  In<3> q = {};
+  In<3> q_nope = {};
+  In<3> q_pe = {};
+  IndexView<1> query_start_loc = {};
+  KeySet keys = {};
+  View<const float, 1> attn_sink = {};
+  Out<3> out = {};
+  View<float, 2> lse = {};
+};
+
+// The largest call that buffers of a given size must serve.
+struct MlaDecodeLimits {
+  int64_t max_num_seqs = 0;
+  int64_t max_num_tokens = 0;  // query rows over the whole batch
+  int64_t max_seq_len = 0;     // keys, or entries of an index list
+  size_t num_workers = 1;
+};
+
+struct Sizes {
+  size_t plan_bytes = 0;
+  size_t workspace_bytes = 0;
+};
+
+// What a step is cut into; lives in the caller's plan memory, trivially destructible. Every Run of the
+// step may share it, from several threads at once.
+class MlaDecodePlan;
+
+// The target a plan chose, and the workspace its Run needs (at most what Sizes said).
+Target PlanTarget(const MlaDecodePlan& plan) noexcept;
+size_t PlanWorkspaceBytes(const MlaDecodePlan& plan) noexcept;
+
+// Bytes of plan memory and workspace that suffice for every call within `limits`. O(1).
+// Refuses sizes that are not positive, an unknown precision, a target that cannot run.
+Status MlaDecodeSizes(const MlaShape& shape, const MlaDecodeOptions& options,
+                      const MlaDecodeLimits& limits, Sizes* sizes) noexcept;
+
+// Cuts a step into tasks of about equal work. Reads extents, strides, dtypes, lengths and (with
+// check_indices) block ids, never tensor data, so q.data, out.data, lse.data and keys.cache.data may
+// still be null. O(T + B + blocks checked); no allocation; `*plan` lies inside `plan_memory`.
+// Refuses whatever MlaDecodeArgs, KeySet and the options rule out, lengths that the block table does not
+// cover, block ids outside the cache, and plan memory that is too small (kBufferTooSmall, both sizes named).
+Status PlanMlaDecode(const MlaShape& shape, const MlaDecodeOptions& options,
+                     const MlaDecodeArgs& args, size_t num_workers, Buffer plan_memory,
+                     const MlaDecodePlan** plan) noexcept;
+
+// Computes out and lse. O(sum over sequences of rows * keys * (D + kv_lora_rank)). Workspace: any
+// alignment, PlanWorkspaceBytes(plan) bytes, one call at a time. Same bits for any executor, number of
+// workers and company in the batch. No allocation, no lock, no exception.
+// Refuses, before anything is written: null data, strides smaller than a row, misaligned data, out or lse
+// overlapping an input or each other, extents other than the plan's, lengths other than the plan's
+// (kStalePlan), a workspace too small. An executor with more workers than the plan knows uses as many as
+// the plan knows.
+Status RunMlaDecode(const MlaDecodePlan& plan, const MlaDecodeArgs& args, Buffer workspace,
+                    const Executor& executor = {}) noexcept;
+
+// The same for pools that are already inside a parallel region: call Part on every thread ith of nth,
+// wait for all (the pool's own barrier), then Merge on every thread. nth must be the plan's num_workers.
+// Both refuse exactly what RunMlaDecode refuses, each on its own.
+Status RunMlaDecodePart(const MlaDecodePlan& plan, const MlaDecodeArgs& args, Buffer workspace,
+                        size_t ith, size_t nth) noexcept;
+Status RunMlaDecodeMerge(const MlaDecodePlan& plan, const MlaDecodeArgs& args, Buffer workspace,
+                         size_t ith, size_t nth) noexcept;
+
+}  // namespace lathe
+
+#endif  // LATHE_MLA_DECODE_H_

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// References in double precision, written from the formulas: slow, allocating, obvious. Shipped, so that
+// engines can test their own glue; nothing in lathe's kernels shares code with them.
+#ifndef LATHE_REF_ATTENTION_REF_H_
+#define LATHE_REF_ATTENTION_REF_H_
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "lathe/cache/formats.h"
+#include "lathe/merge_states.h"
+#include "lathe/mla_decode.h"
+
+namespace lathe {
+namespace ref {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+// Element (i, j, k) of a tensor.
+inline double At(const In<3>& v, int64_t i, int64_t j, int64_t k) {
+  const int64_t offset = i * v.stride[0] + j * v.stride[1] + k * v.stride[2];
+  const std::byte* element = v.data + offset * static_cast<int64_t>(SizeOf(v.dtype));
+  switch (v.dtype) {
+    case DType::kFloat32: return Latent<float>::DecodeColumn(element, 0);
+    case DType::kFloat16: return Latent<float16>::DecodeColumn(element, 0);
+    case DType::kBFloat16: return Latent<bfloat16>::DecodeColumn(element, 0);
+  }
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
+// The key row at a slot of a page.
+inline std::vector<double> DecodeRow(const PagedCache& cache, int64_t block, int64_t slot,
+                                     int64_t width) {
+  std::vector<double> row(static_cast<size_t>(width));
+  const std::byte* record = cache.data + block * cache.block_stride + slot * cache.row_stride;
+  VisitFormat(cache.format, [&](auto tag) {
+    for (int64_t c = 0; c < width; ++c) {
+      row[static_cast<size_t>(c)] = decltype(tag)::Type::DecodeColumn(record, c);
+    }
+  });
+  return row;
+}
+
+// T rows of H heads: out [T, H, Dv] and the natural, sink-less lse [T, H]; an empty row is 0 and -inf.
+struct AttentionResult {
+  std::vector<double> out;
+  std::vector<double> lse;
+};
+
+// The keys that query row `token` (query i of the q_len of sequence b) sees, decoded, in order.
+inline std::vector<std::vector<double>> VisibleRows(const MlaShape& shape,
+                                                    const MlaDecodeOptions& options,
+                                                    const KeySet& keys, int64_t b, int64_t q_len,
+                                                    int64_t i, int64_t token) {
+  const int64_t width = shape.kv_lora_rank + shape.qk_rope_head_dim;
+  const int64_t block_size = keys.cache.block_size;
+  const bool is_physical = keys.has_indices() && keys.index_space == IndexSpace::kPhysical;
+
+  // Positions [first, last) by length, causality and window (SEMANTICS: bottom-right, W keys with itself).
+  int64_t first = 0, last = 0;
+  if (!is_physical) {
+    const int64_t seq_len = keys.seq_lens(b);
+    last = options.causal ? seq_len - q_len + i + 1 : seq_len;
+    if (!keys.row_kv_lens.empty()) last = keys.row_kv_lens(token);
+    if (last > seq_len) last = seq_len;
+    if (last < 0) last = 0;
+    if (keys.window > 0 && last - keys.window > 0) first = last - keys.window;
+  }
+  const auto row_at = [&](int64_t position) {
+    return DecodeRow(keys.cache, keys.block_table(b, position / block_size),
+                     position % block_size, width);
+  };
+
+  std::vector<std::vector<double>> rows;
+  if (!keys.has_indices()) {
+    for (int64_t position = first; position < last; ++position) rows.push_back(row_at(position));
+    return rows;
+  }
+  const int64_t count =
+      keys.topk_length.empty() ? keys.indices.extent[1] : keys.topk_length(token);
+  for (int64_t k = 0; k < count; ++k) {
+    const int64_t index = keys.indices(token, k);
+    if (is_physical) {
+      if (index < 0 || index >= keys.cache.num_blocks * block_size) continue;
+      rows.push_back(DecodeRow(keys.cache, index / block_size, index % block_size, width));
+    } else {
+      if (index < 0 || index >= last) continue;
+      rows.push_back(row_at(index));
+    }
+  }
+  return rows;
+}
+
+// One row: softmax over scale * <q, row>, value = first v_dim columns, sink on the output only.
+inline void AttendRow(const std::vector<double>& q, const std::vector<std::vector<double>>& rows,
+                      double scale, size_t v_dim, const double* sink, double* out, double* lse) {
+  std::vector<double> score(rows.size());
+  double max = -kInf;
+  for (size_t j = 0; j < rows.size(); ++j) {
+    double dot = 0.0;
+    for (size_t c = 0; c < q.size(); ++c) dot += q[c] * rows[j][c];
+    score[j] = scale * dot;
+    if (score[j] > max) max = score[j];
+  }
+  for (size_t c = 0; c < v_dim; ++c) out[c] = 0.0;
+  *lse = -kInf;
+  double sum = 0.0;
+  for (size_t j = 0; j < rows.size(); ++j) {
+    const double weight = std::exp(score[j] - (max == -kInf ? 0.0 : max));
+    sum += weight;
+    for (size_t c = 0; c < v_dim; ++c) out[c] += weight * rows[j][c];
+  }
+  if (sum == 0.0) {
+    for (size_t c = 0; c < v_dim; ++c) out[c] = 0.0;
+    return;
+  }
+  *lse = (max == -kInf ? 0.0 : max) + std::log(sum);
+  const double sink_factor = sink == nullptr ? 1.0 : 1.0 / (1.0 + std::exp(*sink - *lse));
+  for (size_t c = 0; c < v_dim; ++c) out[c] = out[c] / sum * sink_factor;
+}
+
+// Reference of RunMlaDecode: same arguments, results in double. Trusts its arguments.
+inline AttentionResult MlaDecode(const MlaShape& shape, const MlaDecodeOptions& options,
+                                 const MlaDecodeArgs& args) {
+  const int64_t num_tokens = args.out.extent[0];
+  const bool is_ragged = !args.query_start_loc.empty();
+  const int64_t num_seqs = is_ragged ? args.query_start_loc.extent[0] - 1 : num_tokens;
+  const int64_t num_heads = shape.num_heads;
+  const int64_t v_dim = shape.kv_lora_rank;
+  const int64_t width = v_dim + shape.qk_rope_head_dim;
+  AttentionResult result;
+  result.out.resize(static_cast<size_t>(num_tokens * num_heads * v_dim));
+  result.lse.resize(static_cast<size_t>(num_tokens * num_heads));
+  for (int64_t b = 0; b < num_seqs; ++b) {
+    const int64_t begin = is_ragged ? args.query_start_loc(b) : b;
+    const int64_t end = is_ragged ? args.query_start_loc(b + 1) : b + 1;
+    for (int64_t token = begin; token < end; ++token) {
+      const auto rows =
+          VisibleRows(shape, options, args.keys, b, end - begin, token - begin, token);
+      for (int64_t head = 0; head < num_heads; ++head) {
+        std::vector<double> q(static_cast<size_t>(width));
+        for (int64_t c = 0; c < width; ++c) {
+          double& to = q[static_cast<size_t>(c)];
+          if (args.q.extent[2] > 0) {
+            to = At(args.q, token, head, c);
+          } else {
+            to = c < v_dim ? At(args.q_nope, token, head, c)
+                           : At(args.q_pe, token, head, c - v_dim);
+          }
+        }
+        double sink = 0.0;
+        if (!args.attn_sink.empty()) sink = args.attn_sink.data[head * args.attn_sink.stride[0]];
+        const auto at = static_cast<size_t>(token * num_heads + head);
+        AttendRow(q, rows, options.softmax_scale, static_cast<size_t>(v_dim),
+                  args.attn_sink.empty() ? nullptr : &sink,
+                  &result.out[at * static_cast<size_t>(v_dim)], &result.lse[at]);
+      }
+    }
+  }
+  return result;
+}
+
+// Reference of MergeStates; lse natural, without the sink.
+inline AttentionResult MergeStates(const MergeStatesArgs& args) {
+  const int64_t num_tokens = args.out.extent[0];
+  const int64_t num_heads = args.out.extent[1];
+  const int64_t v_dim = args.out.extent[2];
+  AttentionResult result;
+  result.out.resize(static_cast<size_t>(num_tokens * num_heads * v_dim));
+  result.lse.assign(static_cast<size_t>(num_tokens * num_heads), -kInf);
+  for (int64_t row = 0; row < num_tokens * num_heads; ++row) {
+    const int64_t token = row / num_heads, head = row % num_heads;
+    std::vector<double> lse(args.num_parts);
+    double max = -kInf;
+    for (size_t i = 0; i < args.num_parts; ++i) {
+      const MergePart& part = args.parts[i];
+      const float given = part.lse.data[token * part.lse.stride[0] + head * part.lse.stride[1]];
+      lse[i] = given == part.lse_policy.empty ? -kInf
+                                              : given * (part.lse_policy.base2 ? std::log(2.0) : 1.0);
+      if (lse[i] > max) max = lse[i];
+    }
+    if (max == -kInf) continue;
+    double sum = 0.0;
+    for (const double l : lse) sum += std::exp(l - max);
+    const double merged = max + std::log(sum);
+    double factor = 1.0;
+    if (!args.attn_sink.empty()) {
+      const double sink = args.attn_sink.data[head * args.attn_sink.stride[0]];
+      factor = 1.0 / (1.0 + std::exp(sink - merged));
+    }
+    result.lse[static_cast<size_t>(row)] = merged;
+    for (size_t i = 0; i < args.num_parts; ++i) {
+      if (lse[i] == -kInf) continue;
+      for (int64_t c = 0; c < v_dim; ++c) {
+        result.out[static_cast<size_t>(row * v_dim + c)] +=
+            factor * std::exp(lse[i] - merged) * At(args.parts[i].out, token, head, c);
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace ref
+}  // namespace lathe
+
+#endif  // LATHE_REF_ATTENTION_REF_H_
