@@ -7,6 +7,7 @@
 //   step        tokens that P x V takes at once: 1, or 2 (bf16 dots sum over pairs of tokens)
 //   LoadValues  kValueVectors vectors of value columns of one step; their column order is that of O
 //   P           one word per step and row: a float, or the bfloat16 weights of two tokens
+//   residual    what packing lost of a weight: nothing, or the bits below bfloat16
 
 constexpr int kValueVectors = kRegisters == 32 ? 4 : 2;
 
@@ -15,6 +16,7 @@ struct FloatArithmetic {
   static constexpr detail::Engine kEngine = detail::Engine::kFloat32;
   static constexpr int64_t kWordElements = 1;
   static constexpr int64_t kStepTokens = 1;
+  static constexpr bool kHasResidual = false;
 
   static LATHE_INLINE VF MulAdd(VU a, VU b, VF acc) {
     return hn::MulAdd(hn::BitCast(F32(), a), hn::BitCast(F32(), b), acc);
@@ -46,6 +48,7 @@ struct BFloat16Arithmetic {
   static constexpr detail::Engine kEngine = detail::Engine::kBFloat16;
   static constexpr int64_t kWordElements = 2;
   static constexpr int64_t kStepTokens = 2;
+  static constexpr bool kHasResidual = true;
 
   // Native dots leave sum1 alone; on other targets it would hold half of the sum.
   static LATHE_INLINE VF MulAdd(VU a, VU b, VF acc) {
@@ -75,6 +78,11 @@ struct BFloat16Arithmetic {
     const VU even = hn::ShiftRight<16>(RoundToBFloat16(p[0]));
     const VU odd = hn::And(RoundToBFloat16(p[1]), hn::Set(du, 0xFFFF0000u));
     return hn::Or(even, odd);
+  }
+
+  static LATHE_INLINE VF Residual(VF p) {
+    const VU kept = hn::And(RoundToBFloat16(p), hn::Set(U32(), 0xFFFF0000u));
+    return hn::Sub(p, hn::BitCast(F32(), kept));
   }
 
   static float Weight(const uint32_t* p, int64_t stride, int64_t token, int64_t row) {

@@ -31,6 +31,10 @@ class AttendBlock {
     o_[1] = take(max_rows * v_stride_);
     for (float** state : {&m_[0], &m_[1], &l_[0], &l_[1], &alpha_}) *state = take(padded_rows);
     row_ = take(padded_width > v_stride_ ? padded_width : v_stride_);
+    if constexpr (A::kHasResidual) {
+      residual_ = arena.Take<uint32_t>(
+          static_cast<size_t>(detail::kTileKeys / A::kStepTokens * padded_rows));
+    }
     zeros_ = take(padded_width);
     staged_ = arena.Take<Element>(static_cast<size_t>(detail::kTileKeys * padded_width));
     for (int32_t** range : {&mask_begin_, &mask_end_}) {
@@ -179,13 +183,20 @@ class AttendBlock {
       FindMask(tile);
       MaskScores(s_, padded_rows_, tokens, mask_begin_, mask_end_, padded_rows_);
     }
-    const bool moved =
-        Softmax<A>(s_, padded_rows_, tokens, padded_rows_, call_->scale_log2, state);
+    // Few keys carry much weight each, and rounding errors do not average out.
+    const bool has_few_keys = task_->key_end - task_->key_begin <= call_->residual_keys;
+    uint32_t* residual = has_few_keys ? residual_ : nullptr;
+    const bool moved = Softmax<A>(s_, padded_rows_, tokens, padded_rows_, call_->scale_log2, state,
+                                  residual);
     if (moved && carry == Carry::kKeep) carry = Carry::kRescale;
     const auto* p = reinterpret_cast<const uint32_t*>(s_);
     const int64_t isolated = is_masked && !HasList() ? IsolateNonFinite(tile) : 0;
     Accumulate<A>(carry, tile.rows, tokens, v_stride_, p, padded_rows_, task_->num_rows, o,
                   v_stride_, state.alpha);
+    if (residual != nullptr) {
+      Accumulate<A>(Carry::kKeep, tile.rows, tokens, v_stride_, residual, padded_rows_,
+                    task_->num_rows, o, v_stride_, state.alpha);
+    }
     if (isolated > 0) AddIsolated(isolated, p, o);
   }
 
@@ -253,6 +264,7 @@ class AttendBlock {
   int64_t v_stride_ = 0;
   uint32_t* q_;
   float* s_;  // S^T, then P in place
+  uint32_t* residual_ = nullptr;
   float* o_[2];
   float* m_[2];
   float* l_[2];

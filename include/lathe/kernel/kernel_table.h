@@ -36,6 +36,7 @@ struct AttendCall {
   int64_t v_dim = 0;   // Dv, columns of the value
   float scale_log2 = 0.0f;  // softmax_scale * log2(e): scores live in the exp2 domain
   bool causal = true;
+  int64_t residual_keys = 0;  // rows with at most so many keys get back what rounding takes of P
 
   In<3> q_nope = {};  // [T, H, D], or [T, H, kv_lora_rank] with
   In<3> q_pe = {};    // [T, H, qk_rope_head_dim]

@@ -41,10 +41,11 @@ LATHE_INLINE VF ColumnMax(const float* s, int64_t s_stride, int64_t tokens) {
 
 // Turns S^T [tokens][padded_rows] into weights P in place ([step][padded_rows] words: row t of S is read
 // before row t / kStepTokens of P is written), and updates the state. Returns whether any maximum moved, so
-// that alpha is not 1 everywhere. Sums add the unrounded weights. `tokens` is a multiple of 2.
+// that alpha is not 1 everywhere. Sums add the unrounded weights; where packing rounds and `residual` is
+// given, what it took away goes there, in the same layout. `tokens` is a multiple of 2.
 template <class A>
 bool Softmax(float* s, int64_t s_stride, int64_t tokens, int64_t padded_rows, float scale_log2,
-             const SoftmaxState& state) {
+             const SoftmaxState& state, uint32_t* residual) {
   const F32 d;
   const VF scale = hn::Set(d, scale_log2);
   const VF minus_inf = hn::Neg(hn::Inf(d));
@@ -73,6 +74,11 @@ bool Softmax(float* s, int64_t s_stride, int64_t tokens, int64_t padded_rows, fl
       LATHE_UNROLL
       for (int j = 0; j < 2; j += static_cast<int>(A::kStepTokens)) {
         hn::Store(A::PackWeights(weight + j), U32(), p + (t + j) / A::kStepTokens * s_stride + r);
+      }
+      if constexpr (A::kHasResidual) {
+        if (residual == nullptr) continue;
+        const VF lost[2] = {A::Residual(weight[0]), A::Residual(weight[1])};
+        hn::Store(A::PackWeights(lost), U32(), residual + t / A::kStepTokens * s_stride + r);
       }
     }
     hn::Store(hn::MulAdd(hn::Load(d, state.l + r), alpha, hn::Add(sum[0], sum[1])), d, state.l + r);

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// What this CPU can run, and what it lacks for the rest. Reads no environment and keeps no state.
+#ifndef LATHE_DISPATCH_CPU_H_
+#define LATHE_DISPATCH_CPU_H_
+
+#include <cstdint>
+
+#include "hwy/detect_targets.h"
+#include "hwy/targets.h"
+#include "lathe/dispatch/abi.h"
+
+#if HWY_ARCH_X86 && (HWY_COMPILER_GCC || HWY_COMPILER_CLANG)
+#include <cpuid.h>
+#define LATHE_HAVE_CPUID 1
+#else
+#define LATHE_HAVE_CPUID 0
+#endif
+
+namespace lathe {
+namespace detail {
+namespace LATHE_ABI {
+
+struct Cpu {
+  int64_t highway = 0;  // Highway's targets; includes what the operating system saves
+  bool avx512_bf16 = false;
+};
+
+// "", or what keeps code for this target of Highway's from running on `cpu`.
+//
+// Highway offers AVX3_ZEN4 on AMD only, because it avoids compress-stores that are slow there. The
+// code runs wherever AVX3_DL and AVX512_BF16 are, and it is the only bf16 target below AVX-512
+// FP16, so we take it on Intel too.
+constexpr const char* Obstacle(int64_t target, const Cpu& cpu) noexcept {
+  const bool avx3 = (cpu.highway & HWY_AVX3) != 0;
+  const bool avx3_dl = (cpu.highway & HWY_AVX3_DL) != 0;
+  if (target == LATHE_BASELINE) return "";  // the program itself is compiled for it
+  if (target == HWY_AVX3_ZEN4 || target == HWY_AVX3_SPR) {
+    if (!avx3) return "this CPU or operating system lacks AVX-512 F, CD, BW, DQ or VL";
+    if (!avx3_dl)
+      return "this CPU lacks AVX512_VNNI, VBMI, VBMI2, BITALG, VPOPCNTDQ, VAES, VPCLMULQDQ or GFNI";
+    if (!cpu.avx512_bf16) return "this CPU lacks AVX512_BF16";
+    if (target == HWY_AVX3_SPR && (cpu.highway & HWY_AVX3_SPR) == 0)
+      return "this CPU lacks AVX512_FP16";
+    return "";
+  }
+  if ((cpu.highway & target) != 0) return "";
+  switch (target) {
+    case HWY_AVX2:
+      return "this CPU or operating system lacks AVX2, BMI2, FMA, F16C, AES or PCLMUL";
+    case HWY_AVX3:
+      return "this CPU or operating system lacks AVX-512 F, CD, BW, DQ or VL";
+    case HWY_NEON:
+      return "this CPU lacks AES";
+    case HWY_NEON_BF16:
+      return "this CPU lacks BF16, dot products, FP16 arithmetic or AES";
+    default:
+      return "this CPU lacks it";
+  }
+}
+
+inline bool HasAvx512Bf16() noexcept {
+#if LATHE_HAVE_CPUID
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax >> 5 & 1) != 0;
+#else
+  return false;
+#endif
+}
+
+// Tens of microseconds in a virtual machine, where CPUID traps.
+inline Cpu DetectCpu() noexcept {
+  Cpu cpu;
+#if LATHE_STATIC_ONLY  // only the baseline is compiled, and libhwy is not there to be asked
+  cpu.highway = LATHE_BASELINE;
+#else
+  cpu.highway = hwy::SupportedTargets();
+#endif
+  cpu.avx512_bf16 = HasAvx512Bf16();
+  return cpu;
+}
+
+}  // namespace LATHE_ABI
+}  // namespace detail
+}  // namespace lathe
+
+#endif  // LATHE_DISPATCH_CPU_H_

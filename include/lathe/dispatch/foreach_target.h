@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compiles the kernels once for each target and makes them known as kCompiled<HWY_...>. Our own
+// loop instead of hwy/foreach_target.h: that one has an include guard, so it would break every unit
+// that also uses it, and its nine targets cost twice the time of the five we want.
+//
+// LATHE_DISABLED_TARGETS, a mask of Highway's targets
+// (-DLATHE_DISABLED_TARGETS="(HWY_AVX3|HWY_AVX3_SPR)"), leaves targets out, at about two seconds of
+// compile time each. The baseline cannot be left out.
+#ifndef LATHE_DISPATCH_FOREACH_TARGET_H_
+#define LATHE_DISPATCH_FOREACH_TARGET_H_
+
+// What the kernels use besides Highway is included here: in a pass it would land in a namespace.
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "hwy/cache_control.h"
+#include "lathe/base/arena.h"
+#include "lathe/cache/formats.h"
+#include "lathe/dispatch/abi.h"
+#include "lathe/kernel/kernel_table.h"
+#include "lathe/kernel/visibility.h"
+
+#ifndef LATHE_DISABLED_TARGETS
+#define LATHE_DISABLED_TARGETS 0
+#endif
+
+#if LATHE_STATIC_ONLY
+#define LATHE_TARGETS LATHE_BASELINE
+#else
+#define LATHE_TARGETS                                                                  \
+  ((HWY_TARGETS & ~(LATHE_DISABLED_TARGETS) &                                          \
+    (HWY_AVX2 | HWY_AVX3 | HWY_AVX3_ZEN4 | HWY_AVX3_SPR | HWY_NEON | HWY_NEON_BF16)) | \
+   LATHE_BASELINE)
+#endif
+
+namespace lathe {
+namespace detail {
+namespace LATHE_ABI {
+
+struct CompiledTarget {
+  // Null: not compiled. The function itself is code for that target, so ask the CPU first.
+  const KernelTable& (*kernels)() = nullptr;
+  bool native_bf16 = false;
+};
+
+// By Highway's target; pass.h specialises it.
+template <int64_t kHighwayTarget>
+inline constexpr CompiledTarget kCompiled = {};
+
+}  // namespace LATHE_ABI
+}  // namespace detail
+}  // namespace lathe
+
+#include "lathe/dispatch/isolate_begin.h"
+
+#if LATHE_TARGETS & HWY_AVX2
+#undef HWY_TARGET
+#define HWY_TARGET HWY_AVX2
+#include "lathe/dispatch/pass.h"
+#endif
+
+#if LATHE_TARGETS & HWY_AVX3
+#undef HWY_TARGET
+#define HWY_TARGET HWY_AVX3
+#include "lathe/dispatch/pass.h"
+#endif
+
+#if LATHE_TARGETS & HWY_AVX3_ZEN4
+#undef HWY_TARGET
+#define HWY_TARGET HWY_AVX3_ZEN4
+#include "lathe/dispatch/pass.h"
+#endif
+
+#if LATHE_TARGETS & HWY_AVX3_SPR
+#undef HWY_TARGET
+#define HWY_TARGET HWY_AVX3_SPR
+#include "lathe/dispatch/pass.h"
+#endif
+
+#if LATHE_TARGETS & HWY_NEON
+#undef HWY_TARGET
+#define HWY_TARGET HWY_NEON
+#include "lathe/dispatch/pass.h"
+#endif
+
+#if LATHE_TARGETS & HWY_NEON_BF16
+#undef HWY_TARGET
+#define HWY_TARGET HWY_NEON_BF16
+#include "lathe/dispatch/pass.h"
+#endif
+
+// A baseline that is none of these.
+#if LATHE_BASELINE & \
+    ~(HWY_AVX2 | HWY_AVX3 | HWY_AVX3_ZEN4 | HWY_AVX3_SPR | HWY_NEON | HWY_NEON_BF16)
+#undef HWY_TARGET
+#define HWY_TARGET LATHE_BASELINE
+#include "lathe/dispatch/pass.h"
+#endif
+
+#include "lathe/dispatch/isolate_end.h"
+
+#endif  // LATHE_DISPATCH_FOREACH_TARGET_H_

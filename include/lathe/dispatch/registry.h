@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of targets: which are compiled, which can run, and their kernels. Not HWY_EXPORT: its
+// index comes from an inline function that depends on macros of each translation unit, so two users
+// of Highway with different HWY_DISABLED_TARGETS crash each other where it is not inlined (-O0).
+#ifndef LATHE_DISPATCH_REGISTRY_H_
+#define LATHE_DISPATCH_REGISTRY_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "lathe/base/status.h"
+#include "lathe/base/target.h"
+#include "lathe/dispatch/abi.h"
+#include "lathe/dispatch/cpu.h"
+#include "lathe/dispatch/foreach_target.h"
+#include "lathe/kernel/kernel_table.h"
+
+namespace lathe {
+namespace detail {
+namespace LATHE_ABI {
+
+// The code that serves a row of targets.def, by Highway's target. Differs from the row's own where
+// the baseline is one that we do not name: AVX3_DL serves as AVX3.
+constexpr int64_t CodeFor(int64_t target) noexcept {
+  if (target == HWY_STATIC_TARGET) return LATHE_BASELINE;
+  if (target == HWY_AVX3 && LATHE_BASELINE == HWY_AVX3_DL) return LATHE_BASELINE;
+  return target;
+}
+
+constexpr const char* WhyNotCompiled(int64_t target) noexcept {
+  constexpr int64_t kArm = HWY_NEON | HWY_NEON_BF16;
+  if ((target & kArm) != 0 && HWY_ARCH_ARM == 0) return "not compiled: this is no Arm CPU";
+  if ((target & kArm) == 0 && HWY_ARCH_X86 == 0) return "not compiled: this is no x86 CPU";
+  if (LATHE_STATIC_ONLY != 0) return "not compiled: lathe/static.h has the one target of its flags";
+  if ((target & ((LATHE_DISABLED_TARGETS) | (HWY_DISABLED_TARGETS))) != 0)
+    return "not compiled: disabled when this program was built";
+  // Highway's better targets have lower bits.
+  if (target > LATHE_BASELINE) return "not compiled: the compiler flags demand a better target";
+  return "not compiled: this compiler does not offer it";
+}
+
+struct Row {
+  Target target;
+  const char* name;
+  int64_t code;
+  CompiledTarget compiled;
+  const char* why_not_compiled;
+};
+
+// Best first.
+inline constexpr Row kRows[] = {
+#define LATHE_TARGET(enumerator, number, name, highway)                                 \
+  {Target::enumerator, name, CodeFor(HWY_##highway), kCompiled<CodeFor(HWY_##highway)>, \
+   WhyNotCompiled(HWY_##highway)},
+#include "lathe/base/targets.def"
+#undef LATHE_TARGET
+};
+inline constexpr size_t kNumRows = sizeof(kRows) / sizeof(kRows[0]);
+
+// What the flags of this translation unit alone amount to: the best target they include.
+constexpr Target BaselineTarget() noexcept {
+  for (const Row& row : kRows)
+    if (row.code == LATHE_BASELINE) return row.target;
+  return Target::kPortable;
+}
+
+// The rows as this CPU sees them.
+struct Registry {
+  TargetInfo info[kNumRows];
+  const KernelTable* kernels[kNumRows];  // null: not runnable
+  size_t best;
+};
+
+inline Registry MakeRegistry(const Cpu& cpu) noexcept {
+  Registry registry = {};
+  registry.best = kNumRows - 1;  // kPortable, which always runs
+  for (size_t i = kNumRows; i-- > 0;) {
+    const Row& row = kRows[i];
+    TargetInfo& info = registry.info[i];
+    info.target = row.target;
+    info.name = row.name;
+    info.compiled = row.compiled.kernels != nullptr;
+    info.native_bf16 = row.compiled.native_bf16;
+    info.reason = info.compiled ? Obstacle(row.code, cpu) : row.why_not_compiled;
+    info.runnable = info.reason[0] == '\0';
+    if (!info.runnable) continue;
+    registry.kernels[i] = &row.compiled.kernels();
+    registry.best = i;
+  }
+  return registry;
+}
+
+// Asks the CPU once in a process: a later hwy::DisableTargets is not noticed.
+inline const Registry& GetRegistry() noexcept {
+  static const Registry registry = MakeRegistry(DetectCpu());
+  return registry;
+}
+
+// Null when the target is unknown, not compiled or not runnable.
+inline const KernelTable* KernelsOf(Target target) noexcept {
+  const Registry& registry = GetRegistry();
+  for (size_t i = 0; i < kNumRows; ++i)
+    if (registry.info[i].target == target) return registry.kernels[i];
+  return nullptr;
+}
+
+// What options.target = `requested` means here, and its kernels.
+inline Status ResolveTarget(Target requested, Target* resolved,
+                            const KernelTable** kernels) noexcept {
+  const Registry& registry = GetRegistry();
+  const char* reason = "no such target";
+  for (size_t i = 0; i < kNumRows; ++i) {
+    const TargetInfo& info = registry.info[i];
+    if (requested == Target::kAuto ? i != registry.best : info.target != requested) continue;
+    if (info.runnable) {
+      *resolved = info.target;
+      *kernels = registry.kernels[i];
+      return OkStatus();
+    }
+    reason = info.reason;
+  }
+  return Refuse(StatusCode::kTargetUnavailable, "options.target")
+      .Is(static_cast<int64_t>(requested))
+      .Must("be auto or a target that runs here")
+      .Because(reason);
+}
+
+// The public functions of base/target.h.
+inline TargetList Targets() noexcept { return {GetRegistry().info, kNumRows}; }
+inline Target BestTarget() noexcept { return GetRegistry().info[GetRegistry().best].target; }
+
+}  // namespace LATHE_ABI
+}  // namespace detail
+}  // namespace lathe
+
+#endif  // LATHE_DISPATCH_REGISTRY_H_

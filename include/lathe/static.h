@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// lathe for one target, the one that this translation unit is compiled for: everything of
+// lathe/lathe.h once more in lathe::st, as inline functions, without table, detection or libhwy.
+// For engines that build a file once for each instruction set themselves, and for experiments.
+//
+//   #include <lathe/static.h>
+//   static_assert(lathe::st::kStaticTarget >= lathe::Target::kAvx3Zen4, "check the flags");
+//   lathe::st::RunMlaDecode(*plan, args, workspace);
+//
+// Say lathe::st:: at each call. Any number of units may include it, with any flags, beside others
+// with lathe/impl.h: what is compiled with different flags has different names. A plan goes to the
+// Run of the unit that made it.
+//
+// Flags do not always give what their name says (kStaticTargetName tells), because Highway wants
+// every part of a target to be there:
+//
+//   -march=haswell, x86-64-v3 or v4    SSSE3: AES and PCLMUL are missing. Add -maes -mpclmul (and
+//                                      -mf16c where that is off), or -DHWY_DISABLE_PCLMUL_AES
+//   -march=skylake-avx512              AVX3
+//   -march=icelake-server              AVX3_DL, kAvx3 here
+//   -march=znver4, -march=native on it AVX3_DL, without bf16 dot products. Add -DHWY_WANT_AVX3_ZEN4
+//   -march=sapphirerapids              AVX3_SPR (GCC >= 12, Clang >= 14)
+//
+// Nothing checks that the CPU has what the flags promise. With clang at -O0 and a target without
+// float16 conversions, Highway's debug assertions want libhwy: -DHWY_IS_DEBUG_BUILD=0 is the way
+// out.
+#ifndef LATHE_STATIC_H_
+#define LATHE_STATIC_H_
+
+#ifdef LATHE_IMPL_H_
+#error "lathe/impl.h and lathe/static.h need translation units of their own"
+#endif
+
+#define LATHE_STATIC_ONLY 1
+
+#include "lathe/dispatch/host.h"
+#include "lathe/lathe.h"
+
+namespace lathe {
+namespace st {
+inline namespace LATHE_ABI {
+
+// The best target that the flags include, and Highway's name of the code that they gave.
+inline constexpr Target kStaticTarget = detail::LATHE_ABI::BaselineTarget();
+inline constexpr const char* kStaticTargetName = LATHE_STRING(LATHE_BASELINE_TOKEN);
+
+#define LATHE_DEFAULT = {}
+#define LATHE_OPERATION(result, name, parameters, arguments) \
+  inline result name parameters noexcept { return detail::LATHE_ABI::name arguments; }
+#include "lathe/dispatch/operations.def"
+#undef LATHE_OPERATION
+#undef LATHE_DEFAULT
+
+}  // namespace LATHE_ABI
+}  // namespace st
+}  // namespace lathe
+
+#endif  // LATHE_STATIC_H_

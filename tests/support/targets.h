@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every target that this machine runs, as a Catch2 generator: the object code users get, forced in turn
+// through options.
+#ifndef LATHE_TESTS_SUPPORT_TARGETS_H_
+#define LATHE_TESTS_SUPPORT_TARGETS_H_
+
+#include <vector>
+
+#include <catch2/catch_message.hpp>
+#include <catch2/generators/catch_generators_range.hpp>
+
+#include "lathe/base/target.h"
+
+namespace lathe::test {
+
+inline std::vector<Target> RunnableTargets() {
+  std::vector<Target> targets;
+  for (const TargetInfo& info : Targets()) {
+    if (info.runnable) targets.push_back(info.target);
+  }
+  return targets;
+}
+
+inline bool HasNativeBf16(Target target) {
+  for (const TargetInfo& info : Targets()) {
+    if (info.target == target) return info.native_bf16;
+  }
+  return false;
+}
+
+}  // namespace lathe::test
+
+// const Target target = LATHE_GENERATE_TARGET(); the name shows in the failure messages.
+#define LATHE_GENERATE_TARGET() GENERATE(from_range(::lathe::test::RunnableTargets()))
+
+#endif  // LATHE_TESTS_SUPPORT_TARGETS_H_
