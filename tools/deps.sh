@@ -16,6 +16,7 @@ recipe=$(sha256sum <"$self")
 [ "$(cat "$stamp" 2>/dev/null)" = "$recipe" ] && exit 0
 
 command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || die "this is no Debian or Ubuntu"
+[ ! -e "$prefix/usr" ] || [ -e "$stamp" ] || die "$prefix/usr is there and not made by this script"
 . /etc/os-release
 mkdir -p "$prefix"
 work=$(mktemp -d "$prefix/apt.XXXXXX")
@@ -63,7 +64,8 @@ at_least() {
 }
 at_least libhwy-dev 1.2
 at_least libcatch2-dev 3.4
+for deb in "$work"/debs/*.deb; do dpkg-deb -x "$deb" "$work/root"; done
 rm -rf "$prefix/usr"
-for deb in "$work"/debs/*.deb; do dpkg-deb -x "$deb" "$prefix"; done
+mv "$work/root/usr" "$prefix/usr"
 echo "$recipe" >"$stamp"
 echo "deps.sh: $(cd "$work/debs" && ls | awk -F_ '{printf "%s%s %s", s, $1, $2; s = ", "}')"

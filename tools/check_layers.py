@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks the rules of the house that a compiler does not: who may include whom, what may not be
+called where, licence lines, file lengths. Prints FILE:LINE: RULE for each fault."""
+
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+HEADERS = "include/lathe/"
+
+# Layer -> the layers whose headers it may include; "hwy" stands for Highway.
+MAY_INCLUDE = {
+    "base": {"base"},
+    "op": {"base", "op"},
+    "cache": {"base", "cache"},
+    "cache, target section": {"base", "cache", "arch", "hwy"},
+    "ref": {"base", "op", "cache", "ref"},
+    "easy": {"base", "op"},
+    "arch": {"base"},
+    "kernel": {"base", "op", "cache", "arch", "kernel", "hwy"},
+    "dispatch": {"base", "op", "cache", "arch", "kernel", "dispatch", "hwy"},
+    "entry": {"base", "op", "cache", "arch", "kernel", "dispatch", "hwy"},
+    "example": {"base", "op", "easy", "ref", "cache", "entry"},
+}
+# Headers directly in include/lathe/ that are not operations.
+ENTRY = {"impl.h": "entry", "static.h": "entry", "easy.h": "easy", "version.h": "base"}
+
+# The light layers stay light: includable anywhere in half a second, without an allocation.
+HEAVY = r"(iostream|fstream|sstream|string|vector|map|unordered_map|functional|thread|mutex|future|regex)"
+LIGHT = {"base", "op", "cache"}
+
+FORBIDDEN = [  # layers, pattern over code without comments and strings, rule
+    ({"base", "op", "cache", "arch", "kernel", "dispatch", "entry"}, r"\bthrow\b",
+     "errors are Status, nothing throws"),
+    ({"base", "op", "cache", "arch", "kernel", "dispatch", "entry"},
+     r"\b(abort|exit|terminate|assert)\s*\(", "the library never ends the process"),
+    ({"base", "op", "cache", "kernel", "dispatch", "entry"}, r"\b(secure_)?getenv\s*\(",
+     "the environment is read by tests, benchmarks and examples only"),
+    ({"base", "op", "cache", "arch", "kernel", "dispatch", "entry"},
+     r"\bnew\s+[A-Za-z_:]|\b(malloc|calloc|realloc|aligned_alloc)\s*\(|\bstd::(vector|string)\b",
+     "memory comes from the caller"),
+    ({"op", "cache", "arch", "kernel", "dispatch", "entry"}, r"\bstd::(thread|async)\b|#\s*pragma omp",
+     "the library makes no thread"),
+    ({"kernel"}, r"\bExecutor\b|\bStatus\b", "kernels neither schedule nor validate"),
+    ({"op", "base"}, r"\bHWY_\w+", "no Highway here"),
+    (set(MAY_INCLUDE) - {"example"}, r"\busing\s+namespace\b", "no using namespace in a header"),
+    (set(MAY_INCLUDE) - {"example", "entry", "dispatch"}, r"\bnamespace\s*\{",
+     "no anonymous namespace in a header"),
+]
+
+MAX_LINES = 400
+LONG = set()  # headers that may be longer; each is a debt
+
+SPDX = "SPDX-License-Identifier: Apache-2.0"
+SOURCE_DIRS = ("include", "src", "tests", "bench", "examples", "cmake", "tools", "packaging", ".ci")
+SOURCE_NAMES = re.compile(r"(\.(h|cc|def|py|sh|cmake|cmake\.in)|CMakeLists\.txt|/run|^dev)$")
+
+
+def layer_of(name):
+    """The layer of a header named as in an #include, or None for a name that is not ours or is a
+    list of rows (.def), which any layer may expand."""
+    if name.startswith("hwy/"):
+        return "hwy"
+    if not name.startswith("lathe/") or name.endswith(".def"):
+        return None
+    folder, _, file = name[len("lathe/"):].rpartition("/")
+    return folder.split("/")[0] if folder else ENTRY.get(file, "op")
+
+
+def code_lines(text):
+    """The lines of text with comments and the contents of strings blanked, includes kept."""
+    def blank(match):
+        token = match.group(0)
+        if token.startswith("/"):
+            return re.sub(r"[^\n]", " ", token)
+        return token[0] + " " * (len(token) - 2) + token[-1]
+
+    includes = {i: line for i, line in enumerate(text.split("\n")) if re.match(r"\s*#\s*include", line)}
+    code = re.sub(r'//[^\n]*|/\*.*?\*/|"(\\.|[^"\\\n])*"|(?<![0-9a-fA-F])\'(\\.|[^\'\\\n])*\'', blank, text,
+                  flags=re.S)
+    return [includes.get(i, line) for i, line in enumerate(code.split("\n"))]
+
+
+def target_section(lines):
+    """Numbers of the lines between #if... LATHE_TARGET_PASS and its #endif."""
+    inside, depth, opened = set(), 0, None
+    for i, line in enumerate(lines):
+        if re.match(r"\s*#\s*if", line):
+            depth += 1
+            if opened is None and re.match(r"\s*#\s*if.*\bLATHE_TARGET_PASS\b", line):
+                opened = depth
+        elif re.match(r"\s*#\s*endif", line):
+            if opened == depth:
+                opened = None
+            depth -= 1
+        if opened is not None:
+            inside.add(i)
+    return inside
+
+
+def check_code(path, layer, text):
+    lines = code_lines(text)
+    second = target_section(lines) if layer == "cache" else set()
+    for i, line in enumerate(lines):
+        here = "cache, target section" if i in second else layer
+        include = re.match(r'\s*#\s*include\s*(["<])([^">]+)[">]', line)
+        if include:
+            name = include.group(2)
+            of = layer_of(name)
+            if of and of not in MAY_INCLUDE[here]:
+                yield i, f"{here} may not include {of} ({name})"
+            if not re.match("lathe/|hwy/", name) and include.group(1) == '"' and layer != "example":
+                yield i, f'write "lathe/...", not a relative path ({name})'
+            if here in LIGHT and re.fullmatch(HEAVY, name):
+                yield i, f"{here} may not include <{name}>"
+            continue
+        for layers, pattern, rule in FORBIDDEN:
+            if here in layers and re.search(pattern, line):
+                yield i, rule
+
+
+def check(path):
+    text = (ROOT / path).read_text(encoding="utf-8")
+    lines = text.split("\n")
+    if not any(SPDX in line for line in lines[:2]):
+        yield 0, f"the first line says: {SPDX}"
+    for i, line in enumerate(lines):
+        if re.search(r"\b(TO" r"DO|FIX" r"ME)\b", line):
+            yield i, "nothing is left for later in a comment"
+    if path.startswith(HEADERS):
+        if len(lines) - 1 > MAX_LINES and path not in LONG:
+            yield len(lines) - 2, f"{len(lines) - 1} lines, the limit is {MAX_LINES}"
+        layer = layer_of(path[len("include/"):])
+        if layer is not None and layer not in MAY_INCLUDE:
+            yield 0, f"unknown layer {layer}"
+        elif layer is not None:
+            yield from check_code(path, layer, text)
+    elif path.startswith("examples/") and path.endswith((".h", ".cc")):
+        yield from check_code(path, "example", text)
+
+
+def main():
+    files = ["dev"]
+    for folder in SOURCE_DIRS:
+        files += sorted(str(f.relative_to(ROOT)) for f in (ROOT / folder).rglob("*") if f.is_file())
+    files = [f for f in files if SOURCE_NAMES.search(f)]
+    faults = 0
+    for path in files:
+        for line, rule in check(path):
+            print(f"{path}:{line + 1}: {rule}")
+            faults += 1
+    print(f"{len(files)} files, {faults} faults")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
