@@ -30,7 +30,7 @@ class AttendBlock {
     o_[0] = take(max_rows * v_stride_);
     o_[1] = take(max_rows * v_stride_);
     for (float** state : {&m_[0], &m_[1], &l_[0], &l_[1], &alpha_}) *state = take(padded_rows);
-    row_ = take(padded_width > v_stride_ ? padded_width : v_stride_);
+    row_ = take(v_stride_);
     if constexpr (A::kHasResidual) {
       residual_ = arena.Take<uint32_t>(
           static_cast<size_t>(detail::kTileKeys / A::kStepTokens * padded_rows));
@@ -54,7 +54,7 @@ class AttendBlock {
                            sizeof(float));
     RowSource<A> source(call, staged_);
     KeyCursor cursor(call, task, reinterpret_cast<const std::byte*>(zeros_));
-    PackQueries(source.words());
+    PackQueries(source);
     FindVisible();
     RunSplits(source, cursor);
   }
@@ -91,29 +91,33 @@ class AttendBlock {
 
   // Words of every row, in the layout of the score kernel's groups. Rows past the last one, and columns
   // past the last one, are zero.
-  void PackQueries(int64_t words) {
+  void PackQueries(const RowSource<A>& source) {
+    const int64_t words = source.words();
+    const int64_t width = RowSource<A>::PaddedWidth(call_->qk_dim);
     uint32_t* to = q_;
     int64_t row = 0;
     while (row < task_->num_rows) {
       const RowGroup group = NextGroup(task_->num_rows - row);
-      const int64_t group_words = words / group.words * group.vectors * kLanes;
-      std::memset(to, 0, static_cast<size_t>(group_words) * sizeof(uint32_t));
-      for (int64_t i = 0; i < group.rows() && row + i < task_->num_rows; ++i) {
-        LoadQuery(task_->row_begin + row + i);
-        PackRow(reinterpret_cast<const uint32_t*>(row_), call_->qk_dim, group, i, to);
+      for (int64_t i = 0; i < group.rows(); ++i) {
+        // Rows of a tile have not been staged yet: their place is free.
+        Element* query = staged_ + i * width;
+        if (row + i < task_->num_rows) {
+          LoadQuery(task_->row_begin + row + i, reinterpret_cast<std::byte*>(query));
+        } else {
+          std::memset(query, 0, static_cast<size_t>(width) * sizeof(Element));
+        }
       }
-      to += group_words;
+      PackGroup(reinterpret_cast<const uint32_t*>(staged_), width / A::kWordElements, words, group,
+                to);
+      to += words / group.words * group.vectors * kLanes;
       row += group.rows();
     }
   }
 
-  // One query row as elements of the engine, in row_.
-  void LoadQuery(int64_t row) {
+  // One query row as elements of the engine; the padding of staged rows is zero already.
+  void LoadQuery(int64_t row, std::byte* to) const {
     const int64_t token = task_->token_begin + row / call_->num_heads;
     const int64_t head = row % call_->num_heads;
-    auto* to = reinterpret_cast<std::byte*>(row_);
-    std::memset(row_, 0, static_cast<size_t>(RowSource<A>::PaddedWidth(call_->qk_dim)) *
-                             sizeof(float));
     for (const In<3>* part : {&call_->q_nope, &call_->q_pe}) {
       if (part->empty()) continue;
       const int64_t offset = token * part->stride[0] + head * part->stride[1];

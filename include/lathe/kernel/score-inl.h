@@ -36,13 +36,19 @@ LATHE_INLINE RowGroup NextGroup(int64_t left) {
 // Rows that S, P and the softmax state are laid out for: every group ends inside.
 LATHE_INLINE int64_t PaddedRows(int64_t rows) { return RoundUp(rows, kLanes); }
 
-// Places the words of one row of a group, which starts at `packed`: [words / group.words][group lanes].
-LATHE_INLINE void PackRow(const uint32_t* HWY_RESTRICT row, int64_t words, RowGroup group,
-                          int64_t index, uint32_t* HWY_RESTRICT packed) {
-  uint32_t* to = packed + index * group.words;
-  const int64_t stride = group.vectors * kLanes;
-  for (int64_t w = 0; w < words; w += group.words, to += stride) {
-    for (int j = 0; j < group.words; ++j) to[j] = row[w + j];
+// Packs the rows of a group, `stride` words apart, into [words / group.words][row][group.words]. A few
+// words of all rows at a time: word by word through one row touches more lines than L1 holds.
+inline void PackGroup(const uint32_t* HWY_RESTRICT rows, int64_t stride, int64_t words,
+                      RowGroup group, uint32_t* HWY_RESTRICT packed) {
+  const int64_t lanes = group.vectors * kLanes;
+  for (int64_t begin = 0; begin < words; begin += kScoreWords) {
+    uint32_t* to = packed + begin / group.words * lanes;
+    for (int64_t row = 0; row < group.rows(); ++row, to += group.words) {
+      const uint32_t* from = rows + row * stride + begin;
+      for (int64_t w = 0; w < kScoreWords; ++w) {
+        to[w / group.words * lanes + w % group.words] = from[w];
+      }
+    }
   }
 }
 
