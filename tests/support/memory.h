@@ -18,9 +18,9 @@ namespace lathe::test {
 // All bits set: NaN in float, bfloat16, float16 and e4m3; -1 in an index array.
 constexpr int kPoison = 0xFF;
 
-// `count` elements of T whose last byte is followed by an unmapped page and whose mapping is preceded by
-// one. Between the front guard and the first element lie canary bytes, checked at destruction by the
-// owner through IsFrontIntact().
+// `count` elements of T whose last byte is followed by an unmapped page and whose mapping is
+// preceded by one. Between the front guard and the first element lie canary bytes, checked at
+// destruction by the owner through IsFrontIntact().
 template <class T>
 class Guarded {
  public:
@@ -69,6 +69,9 @@ class Guarded {
       if (*p != static_cast<std::byte>(kPoison)) return false;
     }
     return true;
+  }
+  void Poison() {
+    if (count_ > 0) std::memset(static_cast<void*>(data_), kPoison, count_ * sizeof(T));
   }
   std::vector<T> Copy() const { return std::vector<T>(data_, data_ + count_); }
 

@@ -1,37 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
-// A decode step in adversarial memory: everything that must not be read is NaN or garbage, every buffer
-// ends at a guard page, pages lie in shuffled order.
+// A decode step in adversarial memory: everything that must not be read is NaN or garbage, every
+// buffer ends at a guard page, pages lie in shuffled order.
 #ifndef LATHE_TESTS_SUPPORT_MLA_PROBLEM_H_
 #define LATHE_TESTS_SUPPORT_MLA_PROBLEM_H_
 
+#include <algorithm>
+#include <catch2/catch_message.hpp>
+#include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <cstdint>
 #include <numeric>
-#include <optional>
-#include <random>
-#include <string>
 #include <vector>
-
-#include <catch2/catch_message.hpp>
-#include <catch2/catch_test_macros.hpp>
 
 #include "lathe/lathe.h"
 #include "lathe/ref/attention_ref.h"
 #include "support/memory.h"
+#include "support/random.h"
 #include "support/targets.h"
+#include "support/threads.h"
 #include "support/tolerance.h"
 
 namespace lathe::test {
 
-// What varies. Fields left alone give one query row for each sequence, dense, no sink.
+// What varies. Fields left alone give one query row for each sequence, dense, no sink. What keys
+// and queries hold depends on the seeds alone: not on page size, layout or the other sequences, and
+// the first heads of many are those of few.
 struct MlaCase {
   MlaShape shape{16, 512, 64};
   std::vector<int64_t> seq_lens{100};
   std::vector<int64_t> q_lens{};  // empty: 1 each
   int64_t block_size = 64;
   uint32_t seed = 1;
-  float score_spread = 1.0f;  // standard deviation of queries; larger is peakier
+  float score_spread = 1.0f;               // standard deviation of queries; larger is peakier
+  std::vector<uint64_t> sequence_seeds{};  // empty: made from `seed`
+
+  // Where records lie, in elements. Interleaved pages: slot 0 of all pages, then slot 1 of all, ...
+  int64_t row_gap = 0;
+  int64_t page_gap = 0;
+  bool interleaves_pages = false;
+  int64_t spare_pages = 1;  // that belong to no sequence
+  int64_t min_table_columns = 1;
 };
+
+// What a call wrote.
+template <class O>
+struct MlaResult {
+  std::vector<O> out;
+  std::vector<float> lse;
+};
+
+template <class O>
+bool SameBits(const MlaResult<O>& a, const MlaResult<O>& b) {
+  return SameBits(a.out, b.out) && SameBits(a.lse, b.lse);
+}
 
 // T = element of query and cache, O = element of out.
 template <class T, class O = float>
@@ -39,22 +60,29 @@ class MlaProblem {
  public:
   explicit MlaProblem(const MlaCase& c) : c_(c), random_(c.seed) {
     if (c_.q_lens.empty()) c_.q_lens.assign(c_.seq_lens.size(), 1);
+    for (size_t b = c_.sequence_seeds.size(); b < c_.seq_lens.size(); ++b) {
+      c_.sequence_seeds.push_back(c_.seed * uint64_t{100000} + b);
+    }
     std::vector<int32_t> starts{0};
-    for (const int64_t q_len : c_.q_lens) starts.push_back(starts.back() + static_cast<int32_t>(q_len));
+    for (const int64_t q_len : c_.q_lens) {
+      starts.push_back(starts.back() + static_cast<int32_t>(q_len));
+    }
     num_tokens_ = starts.back();
     query_start_loc = Guarded<int32_t>(starts);
     seq_lens = Guarded<int32_t>(std::vector<int32_t>(c_.seq_lens.begin(), c_.seq_lens.end()));
+    MakePages();
     FillCache();
     const auto rows = static_cast<size_t>(num_tokens_ * c_.shape.num_heads);
     q = Guarded<T>(rows * static_cast<size_t>(width()));
-    for (T& x : q) x = FromFloat<T>(Normal() * c_.score_spread);
+    FillQueries();
     out = Guarded<O>(rows * static_cast<size_t>(c_.shape.kv_lora_rank));
     lse = Guarded<float>(rows);
     options.softmax_scale = 1.0f / std::sqrt(192.0f);
 
     args.q = Packed(q.data(), num_tokens_, c_.shape.num_heads, width());
     args.query_start_loc = Packed(query_start_loc.data(), starts.size());
-    args.keys.cache = LatentPages(static_cast<const T*>(cache.data()), num_blocks_, c_.block_size, width());
+    args.keys.cache = LatentPages(static_cast<const T*>(cache.data()), num_blocks_, c_.block_size,
+                                  width(), row_stride_, block_stride_);
     args.keys.block_table = Packed(block_table.data(), c_.seq_lens.size(), table_columns_);
     args.keys.seq_lens = Packed(seq_lens.data(), c_.seq_lens.size());
     args.out = Packed(out.data(), num_tokens_, c_.shape.num_heads, c_.shape.kv_lora_rank);
@@ -62,23 +90,36 @@ class MlaProblem {
   }
 
   int64_t width() const { return c_.shape.head_dim(); }
+  int64_t num_heads() const { return c_.shape.num_heads; }
+  int64_t v_dim() const { return c_.shape.kv_lora_rank; }
   int64_t num_tokens() const { return num_tokens_; }
   int64_t num_blocks() const { return num_blocks_; }
   const MlaCase& the_case() const { return c_; }
-  float Normal() { return normal_(random_); }
+  float Normal() { return random_.Normal(); }
 
-  // The cache row of a position, to write known keys into.
-  T* Row(int64_t seq, int64_t position) {
+  // The slot of a position: block * block_size + offset.
+  int64_t Slot(int64_t seq, int64_t position) const {
     const auto page = static_cast<size_t>(seq * table_columns_ + position / c_.block_size);
-    return cache.data() +
-           (block_table[page] * c_.block_size + position % c_.block_size) * width();
+    return block_table[page] * c_.block_size + position % c_.block_size;
   }
+  T* SlotRow(int64_t slot) {
+    return cache.data() + slot / c_.block_size * block_stride_ + slot % c_.block_size * row_stride_;
+  }
+  // The cache row of a position, to write known keys into.
+  T* Row(int64_t seq, int64_t position) { return SlotRow(Slot(seq, position)); }
+  T* Query(int64_t token, int64_t head) {
+    return q.data() + (token * num_heads() + head) * width();
+  }
+
   // Row(a, b) of CASES.md: a in column 0, b in column 1, 0 elsewhere.
-  void SetRow(int64_t seq, int64_t position, float a, float b) {
-    T* row = Row(seq, position);
+  void SetSlot(int64_t slot, float a, float b) {
+    T* row = SlotRow(slot);
     for (int64_t i = 0; i < width(); ++i) row[i] = FromFloat<T>(0.0f);
     row[0] = FromFloat<T>(a);
     row[1] = FromFloat<T>(b);
+  }
+  void SetRow(int64_t seq, int64_t position, float a, float b) {
+    SetSlot(Slot(seq, position), a, b);
   }
   // Q(s) of CASES.md for every query row; scale 1.
   void SetQuery(float s) {
@@ -88,21 +129,31 @@ class MlaProblem {
     options.softmax_scale = 1.0f;
   }
 
-  // Plans and runs on `num_workers` workers with exactly the memory that Sizes asks for, at guard pages.
-  Status TryRun(size_t num_workers = 1, const Executor& executor = {}) {
+  // Limits that this call just reaches.
+  MlaDecodeLimits TightLimits(size_t num_workers) const {
     MlaDecodeLimits limits;
-    limits.max_num_seqs = std::max<int64_t>(1, args.query_start_loc.empty()
-                                                   ? num_tokens_
-                                                   : args.query_start_loc.extent[0] - 1);
     limits.max_num_tokens = std::max<int64_t>(1, args.out.extent[0]);
+    limits.max_num_seqs = std::max<int64_t>(
+        1, args.query_start_loc.empty() ? args.out.extent[0] : args.query_start_loc.extent[0] - 1);
     limits.max_seq_len = 1;
-    for (const int32_t len : seq_lens) limits.max_seq_len = std::max<int64_t>(limits.max_seq_len, len);
+    for (const int32_t len : seq_lens)
+      limits.max_seq_len = std::max<int64_t>(limits.max_seq_len, len);
     if (args.keys.has_indices()) {
       limits.max_seq_len = std::max(limits.max_seq_len, args.keys.indices.extent[1]);
     }
     limits.num_workers = num_workers;
+    return limits;
+  }
+
+  // Plans for `num_workers` workers in exactly the memory that Sizes asks for, at guard pages, and
+  // calls run(plan, workspace).
+  template <class RunFn>
+  Status TryPlanned(size_t num_workers, const RunFn& run) {
     Sizes sizes;
-    if (const Status s = MlaDecodeSizes(c_.shape, options, limits, &sizes); !s.ok()) return s;
+    if (const Status s = MlaDecodeSizes(c_.shape, options, TightLimits(num_workers), &sizes);
+        !s.ok()) {
+      return s;
+    }
     Guarded<std::byte> plan_memory(sizes.plan_bytes);
     const MlaDecodePlan* plan = nullptr;
     if (const Status s = PlanMlaDecode(c_.shape, options, args, num_workers,
@@ -111,29 +162,82 @@ class MlaProblem {
       return s;
     }
     REQUIRE(PlanWorkspaceBytes(*plan) <= sizes.workspace_bytes);
+    if (options.target != Target::kAuto) REQUIRE(PlanTarget(*plan) == options.target);
     Guarded<std::byte> workspace(PlanWorkspaceBytes(*plan));
-    return RunMlaDecode(*plan, args, {workspace.data(), workspace.size()}, executor);
+    return run(*plan, Buffer{workspace.data(), workspace.size()});
   }
+  Status TryRun(size_t num_workers = 1, const Executor& executor = {}) {
+    return TryPlanned(num_workers, [&](const MlaDecodePlan& plan, Buffer workspace) {
+      return RunMlaDecode(plan, args, workspace, executor);
+    });
+  }
+  // Into poisoned outputs.
   void Run(size_t num_workers = 1, const Executor& executor = {}) {
+    out.Poison();
+    lse.Poison();
     const Status status = TryRun(num_workers, executor);
     INFO(Format(status).c_str());
     REQUIRE(status.ok());
   }
+  void RunOnThreads(size_t num_workers) { Run(num_workers, ThreadExecutor(num_workers)); }
+
+  MlaResult<O> Result() const { return {out.Copy(), lse.Copy()}; }
+  ref::AttentionResult Reference() const { return ref::MlaDecode(c_.shape, options, args); }
 
   // bf16 products are expected exactly where SEMANTICS says they are used.
   Bounds bounds() const {
     const bool bf16_data = args.keys.cache.format == CacheFormat::kLatentBFloat16;
     const Target target = options.target == Target::kAuto ? BestTarget() : options.target;
+    const auto is_bf16_or_absent = [](const In<3>& part) {
+      return part.extent[2] == 0 || part.dtype == DType::kBFloat16;
+    };
+    const bool bf16_query =
+        is_bf16_or_absent(args.q) && is_bf16_or_absent(args.q_nope) && is_bf16_or_absent(args.q_pe);
     const bool wants = options.precision == Precision::kBFloat16 ||
-                       (options.precision == Precision::kAuto && kDTypeOf<T> == DType::kBFloat16);
+                       (options.precision == Precision::kAuto && bf16_query);
     return {bf16_data && wants && HasNativeBf16(target), kDTypeOf<O>};
   }
-  void RequireMatchesReference() const {
-    const ref::AttentionResult reference = ref::MlaDecode(c_.shape, options, args);
-    RequireOut(out, reference.out, static_cast<size_t>(c_.shape.kv_lora_rank), bounds());
+  void RequireMatches(const ref::AttentionResult& reference) const {
+    RequireOut(out, reference.out, static_cast<size_t>(v_dim()), bounds());
     if (!args.lse.empty()) RequireLse(lse, reference.lse, bounds());
     REQUIRE(out.IsFrontIntact());
     REQUIRE(lse.IsFrontIntact());
+  }
+  void RequireMatchesReference() const { RequireMatches(Reference()); }
+
+  // The specification of a decode, in short: within the bounds on every target; and on each target,
+  // any number of workers gives the same bits.
+  void CheckEveryTarget(const ref::AttentionResult& reference) {
+    for (const Target target : RunnableTargets()) {
+      INFO("target " << Name(target));
+      options.target = target;
+      Run();
+      RequireMatches(reference);
+      const MlaResult<O> serial = Result();
+      for (const size_t num_workers : {2, 5}) {
+        INFO("workers " << num_workers);
+        RunOnThreads(num_workers);
+        REQUIRE(SameBits(Result(), serial));
+      }
+    }
+  }
+  void CheckEveryTarget() { CheckEveryTarget(Reference()); }
+
+  // A right answer of CASES.md, for keys Row(a, b): the mean of b, and lse.
+  void RequireKnownRow(int64_t token, int64_t head, double mean, double log_sum) const {
+    const auto row = static_cast<size_t>(token * num_heads() + head);
+    const auto first = row * static_cast<size_t>(v_dim());
+    INFO("token " << token << " head " << head << ": out[1] " << ToFloat(out[first + 1]) << " lse "
+                  << lse[row]);
+    REQUIRE(Matches(ToFloat(out[first + 1]), mean, KnownOutTolerance(bounds(), mean)));
+    REQUIRE(Matches(lse[row], log_sum, KnownLseTolerance(bounds(), log_sum)));
+    for (size_t c = 2; c < static_cast<size_t>(v_dim()); ++c) {
+      if (ToFloat(out[first + c]) != 0.0f) REQUIRE(ToFloat(out[first + c]) == 0.0f);
+    }
+  }
+  void RequireEmptyRow(int64_t token, int64_t head) const {
+    RequireKnownRow(token, head, 0.0, -ref::kInf);
+    REQUIRE(ToFloat(out[static_cast<size_t>((token * num_heads() + head) * v_dim())]) == 0.0f);
   }
 
   Guarded<T> q{0}, cache{0};
@@ -144,41 +248,66 @@ class MlaProblem {
   MlaDecodeOptions options;
 
  private:
-  // Shuffled pages with one unused page; rows past a length stay NaN, table entries past the last used
-  // one are garbage.
-  void FillCache() {
-    const auto pages_of = [&](int64_t len) { return (len + c_.block_size - 1) / c_.block_size; };
-    int64_t used = 0;
+  int64_t PagesOf(int64_t len) const { return (len + c_.block_size - 1) / c_.block_size; }
+
+  // Pages dealt in shuffled order; table entries past the last used one are garbage.
+  void MakePages() {
+    table_columns_ = c_.min_table_columns;
+    num_blocks_ = c_.spare_pages;
     for (const int64_t len : c_.seq_lens) {
-      used += pages_of(len);
-      table_columns_ = std::max(table_columns_, pages_of(len));
+      num_blocks_ += PagesOf(len);
+      table_columns_ = std::max(table_columns_, PagesOf(len));
     }
-    table_columns_ = std::max<int64_t>(table_columns_, 1);
-    num_blocks_ = used + 1;
     std::vector<int32_t> order(static_cast<size_t>(num_blocks_));
     std::iota(order.begin(), order.end(), 0);
-    std::shuffle(order.begin(), order.end(), random_);
-    cache = Guarded<T>(static_cast<size_t>(num_blocks_ * c_.block_size * width()));
+    random_.Shuffle(order);
     block_table = Guarded<int32_t>(c_.seq_lens.size() * static_cast<size_t>(table_columns_));
     for (int32_t& entry : block_table) entry = 0x7FFFFFF0;
-    size_t next = 0;
+    auto next = order.begin();
     for (size_t b = 0; b < c_.seq_lens.size(); ++b) {
-      for (int64_t p = 0; p < pages_of(c_.seq_lens[b]); ++p) {
-        block_table[b * static_cast<size_t>(table_columns_) + static_cast<size_t>(p)] = order[next++];
-      }
+      const auto pages = static_cast<ptrdiff_t>(PagesOf(c_.seq_lens[b]));
+      std::copy(next, next + pages, block_table.begin() + static_cast<int64_t>(b) * table_columns_);
+      next += pages;
+    }
+  }
+
+  // Everything but the rows that a length covers stays NaN.
+  void FillCache() {
+    const int64_t record = width() + c_.row_gap;
+    row_stride_ = c_.interleaves_pages ? num_blocks_ * record + c_.page_gap : record;
+    block_stride_ = c_.interleaves_pages ? record : c_.block_size * record + c_.page_gap;
+    cache = Guarded<T>(num_blocks_ == 0
+                           ? 0
+                           : static_cast<size_t>((num_blocks_ - 1) * block_stride_ +
+                                                 (c_.block_size - 1) * row_stride_ + width()));
+    for (size_t b = 0; b < c_.seq_lens.size(); ++b) {
       for (int64_t i = 0; i < c_.seq_lens[b]; ++i) {
+        Random random(c_.sequence_seeds[b], static_cast<uint64_t>(i));
         T* row = Row(static_cast<int64_t>(b), i);
-        for (int64_t c = 0; c < width(); ++c) row[c] = FromFloat<T>(Normal());
+        for (int64_t c = 0; c < width(); ++c) row[c] = FromFloat<T>(random.Normal());
+      }
+    }
+  }
+
+  void FillQueries() {
+    T* to = q.data();
+    for (size_t b = 0; b < c_.seq_lens.size(); ++b) {
+      for (int64_t i = 0; i < c_.q_lens[b]; ++i) {
+        Random random(c_.sequence_seeds[b], ~static_cast<uint64_t>(i));
+        for (int64_t c = 0; c < num_heads() * width(); ++c) {
+          *to++ = FromFloat<T>(random.Normal() * c_.score_spread);
+        }
       }
     }
   }
 
   MlaCase c_;
-  std::mt19937 random_;
-  std::normal_distribution<float> normal_{0.0f, 1.0f};
+  Random random_;
   int64_t num_tokens_ = 0;
   int64_t num_blocks_ = 0;
   int64_t table_columns_ = 0;
+  int64_t row_stride_ = 0;    // elements
+  int64_t block_stride_ = 0;  // elements
 };
 
 }  // namespace lathe::test
