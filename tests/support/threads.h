@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Real threads, made anew for every call.
+// The worst pool there is: a new thread for every task, all at once.
 #ifndef LATHE_TESTS_SUPPORT_THREADS_H_
 #define LATHE_TESTS_SUPPORT_THREADS_H_
 
@@ -13,16 +13,25 @@
 
 namespace lathe::test {
 
-// body(i) for every i in [0, n), each on a thread of its own, all at once.
+// For CallableExecutor(pool, num_workers).
+struct ThreadPerTask {
+  template <class Body>
+  void operator()(size_t num_tasks, const Body& body) const {
+    std::vector<std::thread> threads;
+    threads.reserve(num_tasks);
+    for (size_t task = 0; task < num_tasks; ++task) {
+      threads.emplace_back([&body, task] { body(task); });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+};
+
+// body(i) for every i in [0, n), each on a thread of its own.
 template <class Body>
 void OnThreads(size_t n, const Body& body) {
-  std::vector<std::thread> threads;
-  threads.reserve(n);
-  for (size_t i = 0; i < n; ++i) threads.emplace_back([&body, i] { body(i); });
-  for (std::thread& thread : threads) thread.join();
+  ThreadPerTask{}(n, body);
 }
 
-// An executor that runs every task on a thread of its own.
 inline Executor ThreadExecutor(size_t num_workers) {
   return Executor{nullptr, num_workers,
                   [](void*, size_t num_tasks, Executor::TaskFn fn, void* arg) {
