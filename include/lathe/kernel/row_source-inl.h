@@ -45,7 +45,7 @@ class RowSource {
     if (in_place_) return;
     for (int64_t t = 0; t < tile.count; ++t) {
       for (int64_t at = 0; at < record_bytes_ && t < next.count; at += 64) {
-        hwy::Prefetch(next.rows[t] + at);
+        PrefetchToL2(next.rows[t] + at);
       }
       Element* row = scratch_ + t * padded_;
       decode_(tile.rows[t], width_, reinterpret_cast<std::byte*>(row));
