@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every operation once, tiny, on each target that can run: enough to tell that the code is there
+// and computes. Accuracy and edge cases are the operations' own tests.
+//
+// Before including it, `ops` names the namespace whose functions are meant. No exceptions, no test
+// framework: this compiles in every configuration that tests/build tries.
+#ifndef LATHE_TESTS_BUILD_EXERCISE_H_
+#define LATHE_TESTS_BUILD_EXERCISE_H_
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+
+#include "lathe/lathe.h"
+
+namespace {
+
+constexpr int64_t kHeads = 2, kRank = 64, kRope = 16, kDim = kRank + kRope;
+constexpr int64_t kKeys = 5, kBlockSize = 2, kBlocks = 3;
+
+// Small multiples of 1/8: exact in every element type.
+float Value(int64_t i) { return static_cast<float>(i * 37 % 11 - 5) / 8.0f; }
+
+struct Problem {
+  float kv_c[kKeys * kRank], k_pe[kKeys * kRope], q[kHeads * kDim];
+  double expected[kHeads * kRank];
+
+  Problem() {
+    for (int64_t i = 0; i < kKeys * kRank; ++i) kv_c[i] = Value(i);
+    for (int64_t i = 0; i < kKeys * kRope; ++i) k_pe[i] = Value(i + 3);
+    for (int64_t i = 0; i < kHeads * kDim; ++i) q[i] = Value(i * 7 + 1);
+    for (int64_t h = 0; h < kHeads; ++h) Attend(q + h * kDim, expected + h * kRank);
+  }
+
+  void Attend(const float* query, double* out) const {
+    double sum = 0;
+    for (int64_t c = 0; c < kRank; ++c) out[c] = 0;
+    for (int64_t t = 0; t < kKeys; ++t) {
+      double score = 0;
+      for (int64_t c = 0; c < kRank; ++c) score += double{query[c]} * double{kv_c[t * kRank + c]};
+      for (int64_t c = 0; c < kRope; ++c)
+        score += double{query[kRank + c]} * double{k_pe[t * kRope + c]};
+      const double weight = std::exp(score / 8);
+      sum += weight;
+      for (int64_t c = 0; c < kRank; ++c) out[c] += weight * double{kv_c[t * kRank + c]};
+    }
+    for (int64_t c = 0; c < kRank; ++c) out[c] /= sum;
+  }
+};
+
+bool Ok(const lathe::Status& status, const char* what) {
+  if (!status.ok()) std::printf("%s: %s\n", what, lathe::Format(status).c_str());
+  return status.ok();
+}
+
+bool Near(const float* got, const double* expected, double tolerance, const char* what) {
+  for (int64_t i = 0; i < kHeads * kRank; ++i) {
+    if (std::fabs(double{got[i]} - expected[i]) <= tolerance) continue;
+    std::printf("%s[%d] is %g, not %g\n", what, static_cast<int>(i), double{got[i]}, expected[i]);
+    return false;
+  }
+  return true;
+}
+
+bool ExerciseOn(lathe::Target target) {
+  static const Problem problem;
+  alignas(64) lathe::bfloat16 cache[kBlocks * kBlockSize * kDim] = {};
+  const int64_t slots[kKeys] = {4, 5, 0, 1, 2};
+  const int32_t block_table[kBlocks] = {2, 0, 1}, seq_lens[1] = {kKeys};
+
+  lathe::LatentWriteArgs write;
+  write.kv_c = lathe::Packed(problem.kv_c, kKeys, kRank);
+  write.k_pe = lathe::Packed(problem.k_pe, kKeys, kRope);
+  write.slot_mapping = lathe::Packed(slots, kKeys);
+  write.cache = lathe::LatentPages(cache, kBlocks, kBlockSize, kDim);
+  lathe::LatentWriteOptions write_options;
+  write_options.target = target;
+  if (!Ok(ops::WriteLatentCache(write, write_options), "WriteLatentCache")) return false;
+
+  float out[kHeads * kRank] = {}, lse[kHeads] = {};
+  lathe::MlaShape shape;
+  shape.num_heads = kHeads;
+  shape.kv_lora_rank = kRank;
+  shape.qk_rope_head_dim = kRope;
+  lathe::MlaDecodeOptions options;
+  options.softmax_scale = 1.0f / 8;
+  options.target = target;
+  options.precision = lathe::Precision::kFloat32;
+  lathe::MlaDecodeArgs args;
+  args.q = lathe::Packed(problem.q, 1, kHeads, kDim);
+  args.keys.cache = write.cache;
+  args.keys.block_table = lathe::Packed(block_table, 1, kBlocks);
+  args.keys.seq_lens = lathe::Packed(seq_lens, 1);
+  args.out = lathe::Packed(out, 1, kHeads, kRank);
+  args.lse = lathe::Packed(lse, 1, kHeads);
+
+  lathe::MlaDecodeLimits limits;
+  limits.max_num_seqs = limits.max_num_tokens = 1;
+  limits.max_seq_len = kKeys;
+  lathe::Sizes sizes;
+  if (!Ok(ops::MlaDecodeSizes(shape, options, limits, &sizes), "MlaDecodeSizes")) return false;
+  const lathe::Buffer plan_memory{std::malloc(sizes.plan_bytes), sizes.plan_bytes};
+  const lathe::Buffer workspace{std::malloc(sizes.workspace_bytes), sizes.workspace_bytes};
+  const lathe::MlaDecodePlan* plan = nullptr;
+  bool ok = Ok(ops::PlanMlaDecode(shape, options, args, 1, plan_memory, &plan), "PlanMlaDecode") &&
+            Ok(ops::RunMlaDecode(*plan, args, workspace), "RunMlaDecode") &&
+            Near(out, problem.expected, 1e-5, "out");
+  std::free(plan_memory.data);
+  std::free(workspace.data);
+  if (!ok) return false;
+
+  // Two equal halves make the same whole again.
+  float merged[kHeads * kRank] = {};
+  lathe::MergePart parts[2];
+  for (lathe::MergePart& part : parts) {
+    part.out = lathe::Packed(out, 1, kHeads, kRank);
+    part.lse = lathe::Packed(lse, 1, kHeads);
+  }
+  lathe::MergeStatesArgs merge;
+  merge.parts = parts;
+  merge.num_parts = 2;
+  merge.out = lathe::Packed(merged, 1, kHeads, kRank);
+  lathe::MergeStatesOptions merge_options;
+  merge_options.target = target;
+  return Ok(ops::MergeStates(merge, merge_options), "MergeStates") &&
+         Near(merged, problem.expected, 1e-5, "merged");
+}
+
+// Whether all targets that can run pass, and there is one.
+[[maybe_unused]] bool Exercise() {
+  int passed = 0, failed = 0;
+  for (const lathe::TargetInfo& info : ops::Targets()) {
+    const bool ok = info.runnable && ExerciseOn(info.target);
+    std::printf("%-10s %s%s\n", info.name, info.runnable ? (ok ? "ok" : "FAILED") : "- ",
+                info.reason);
+    passed += ok;
+    failed += info.runnable && !ok;
+  }
+  return passed > 0 && failed == 0;
+}
+
+}  // namespace
+
+#endif  // LATHE_TESTS_BUILD_EXERCISE_H_
