@@ -22,6 +22,10 @@
 
 namespace lathe::test {
 
+// Added to every score by way of the last rope column. It keeps the lse of short rows away from 0,
+// where no float32 sum of scores' terms can be within a bound relative to the result.
+constexpr float kScoreShift = 8.0f;
+
 // What varies. Fields left alone give one query row for each sequence, dense, no sink. What keys
 // and queries hold depends on the seeds alone: not on page size, layout or the other sequences, and
 // the first heads of many are those of few.
@@ -74,10 +78,10 @@ class MlaProblem {
     FillCache();
     const auto rows = static_cast<size_t>(num_tokens_ * c_.shape.num_heads);
     q = Guarded<T>(rows * static_cast<size_t>(width()));
+    options.softmax_scale = 1.0f / std::sqrt(192.0f);
     FillQueries();
     out = Guarded<O>(rows * static_cast<size_t>(c_.shape.kv_lora_rank));
     lse = Guarded<float>(rows);
-    options.softmax_scale = 1.0f / std::sqrt(192.0f);
 
     args.q = Packed(q.data(), num_tokens_, c_.shape.num_heads, width());
     args.query_start_loc = Packed(query_start_loc.data(), starts.size());
@@ -248,6 +252,7 @@ class MlaProblem {
   MlaDecodeOptions options;
 
  private:
+  bool HasShift() const { return c_.shape.qk_rope_head_dim > 0; }
   int64_t PagesOf(int64_t len) const { return (len + c_.block_size - 1) / c_.block_size; }
 
   // Pages dealt in shuffled order; table entries past the last used one are garbage.
@@ -285,6 +290,7 @@ class MlaProblem {
         Random random(c_.sequence_seeds[b], static_cast<uint64_t>(i));
         T* row = Row(static_cast<int64_t>(b), i);
         for (int64_t c = 0; c < width(); ++c) row[c] = FromFloat<T>(random.Normal());
+        if (HasShift()) row[width() - 1] = FromFloat<T>(1.0f);
       }
     }
   }
@@ -294,8 +300,11 @@ class MlaProblem {
     for (size_t b = 0; b < c_.seq_lens.size(); ++b) {
       for (int64_t i = 0; i < c_.q_lens[b]; ++i) {
         Random random(c_.sequence_seeds[b], ~static_cast<uint64_t>(i));
-        for (int64_t c = 0; c < num_heads() * width(); ++c) {
-          *to++ = FromFloat<T>(random.Normal() * c_.score_spread);
+        for (int64_t head = 0; head < num_heads(); ++head, to += width()) {
+          for (int64_t c = 0; c < width(); ++c) {
+            to[c] = FromFloat<T>(random.Normal() * c_.score_spread);
+          }
+          if (HasShift()) to[width() - 1] = FromFloat<T>(kScoreShift / options.softmax_scale);
         }
       }
     }
