@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Status: how every lathe call reports. No exceptions, no allocation, nothing formatted until asked.
+// Status: how every lathe call reports. No exceptions, no allocation, nothing formatted until
+// asked.
 #ifndef LATHE_BASE_STATUS_H_
 #define LATHE_BASE_STATUS_H_
 
@@ -14,27 +15,35 @@ namespace lathe {
 
 enum class StatusCode : uint8_t {
   kOk = 0,
-  kInvalidArgument,    // an argument breaks its rule
-  kBufferTooSmall,     // plan memory or workspace; `value` is what was given, `bound` what is needed
-  kIndexOutOfRange,    // a block id, slot or length points outside what it indexes
-  kStalePlan,          // the plan was made for other extents or other lengths
+  kInvalidArgument,  // an argument breaks its rule
+  kBufferTooSmall,   // plan memory or workspace; `value` is what was given, `bound` what is needed
+  kIndexOutOfRange,  // a block id, slot or length points outside what it indexes
+  kStalePlan,        // the plan was made for other extents or other lengths
   kTargetUnavailable,  // the forced target is not compiled in, or this CPU cannot run it
 };
 
 constexpr const char* Name(StatusCode code) noexcept {
   switch (code) {
-    case StatusCode::kOk: return "ok";
-    case StatusCode::kInvalidArgument: return "invalid argument";
-    case StatusCode::kBufferTooSmall: return "buffer too small";
-    case StatusCode::kIndexOutOfRange: return "index out of range";
-    case StatusCode::kStalePlan: return "stale plan";
-    case StatusCode::kTargetUnavailable: return "target unavailable";
+    case StatusCode::kOk:
+      return "ok";
+    case StatusCode::kInvalidArgument:
+      return "invalid argument";
+    case StatusCode::kBufferTooSmall:
+      return "buffer too small";
+    case StatusCode::kIndexOutOfRange:
+      return "index out of range";
+    case StatusCode::kStalePlan:
+      return "stale plan";
+    case StatusCode::kTargetUnavailable:
+      return "target unavailable";
   }
   return "unknown";
 }
 
 // The result of a call: a code and, on refusal, which argument had which value against which rule.
 // All strings have static storage, so a Status is copied freely and outlives the call.
+//   list       the array of structs that `argument` is a member of, "parts", or ""
+//   entry      which of its structs; meaningful where `list` is not ""
 //   argument   name as the caller wrote it, "keys.seq_lens"
 //   field      part of it that is meant, ".stride", or ""
 //   index      element of that, or -1 when it is meant as a whole
@@ -52,6 +61,8 @@ struct [[nodiscard]] Status {
   StatusCode code = StatusCode::kOk;
   Kind kind = Kind::kNone;
   bool has_bound = false;
+  const char* list = "";
+  int64_t entry = 0;
   const char* argument = "";
   const char* field = "";
   int64_t index = -1;
@@ -63,6 +74,13 @@ struct [[nodiscard]] Status {
 
   constexpr bool ok() const noexcept { return code == StatusCode::kOk; }
 
+  // The argument is a member of entry `number` of `structs`: Invalid("lse").Of("parts", 3).
+  constexpr Status Of(const char* structs, int64_t number) const noexcept {
+    Status s = *this;
+    s.list = structs;
+    s.entry = number;
+    return s;
+  }
   constexpr Status At(int64_t element) const noexcept {
     Status s = *this;
     s.index = element;
@@ -118,23 +136,24 @@ struct StatusText {
   const char* c_str() const noexcept { return text; }
 };
 
-// "index out of range: keys.seq_lens[3] is 70000, must be at most block_table.extent[1] * block_size =
-// 65536"; "ok" for success.
+// "index out of range: keys.seq_lens[3] is 70000, must be at most block_table.extent[1] *
+// block_size = 65536"; "ok" for success.
 LATHE_INLINE StatusText Format(const Status& s) noexcept {
   StatusText out;
   if (s.ok()) {
     std::snprintf(out.text, sizeof(out.text), "ok");
     return out;
   }
-  char index[24] = "", value[40] = "", bound[24] = "";
+  char entry[24] = "", index[24] = "", value[40] = "", bound[24] = "";
+  if (s.list[0] != '\0') std::snprintf(entry, sizeof(entry), "[%" PRId64 "].", s.entry);
   if (s.index >= 0) std::snprintf(index, sizeof(index), "[%" PRId64 "]", s.index);
   if (s.kind == Status::Kind::kInteger)
     std::snprintf(value, sizeof(value), " is %" PRId64 ",", s.integer);
   if (s.kind == Status::Kind::kReal) std::snprintf(value, sizeof(value), " is %.9g,", s.real);
   if (s.has_bound) std::snprintf(bound, sizeof(bound), " %" PRId64, s.bound);
-  std::snprintf(out.text, sizeof(out.text), "%s: %s%s%s%s must %s%s%s%s", Name(s.code),
-                s.argument, s.field, index, value, s.rule, bound, s.reason[0] != '\0' ? ": " : "",
-                s.reason);
+  std::snprintf(out.text, sizeof(out.text), "%s: %s%s%s%s%s%s must %s%s%s%s", Name(s.code), s.list,
+                entry, s.argument, s.field, index, value, s.rule, bound,
+                s.reason[0] != '\0' ? ": " : "", s.reason);
   return out;
 }
 

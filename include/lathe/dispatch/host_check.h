@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "lathe/base/executor.h"
 #include "lathe/base/keys.h"
 #include "lathe/base/status.h"
 #include "lathe/base/view.h"
@@ -13,14 +14,31 @@
 #include "lathe/dispatch/abi.h"
 
 // Leaves the function with the first refusal.
-#define LATHE_RETURN_IF_REFUSED(expression)                      \
-  do {                                                           \
+#define LATHE_RETURN_IF_REFUSED(expression)                                          \
+  do {                                                                               \
     if (const ::lathe::Status refused = (expression); !refused.ok()) return refused; \
   } while (false)
 
 namespace lathe {
 namespace detail {
 namespace LATHE_ABI {
+
+// Extents and strides are the caller's and may be anything. Sums and products of numbers that are
+// not negative, stopped at the largest one, so that checks of absurd values cannot overflow
+// themselves.
+constexpr int64_t kLargest = INT64_MAX;
+constexpr int64_t SaturatingAdd(int64_t a, int64_t b) {
+  return a > kLargest - b ? kLargest : a + b;
+}
+constexpr int64_t SaturatingMul(int64_t a, int64_t b) {
+  return b != 0 && a > kLargest / b ? kLargest : a * b;
+}
+
+// The bytes that an array may span: within it, all offsets and numbers of elements are far from
+// overflow, and so are sums of two.
+constexpr int64_t kMaxSpan = PTRDIFF_MAX / 2;
+// Heads and columns, which are multiplied with one another before there is an array of that size.
+constexpr int64_t kMaxDim = INT32_MAX;
 
 // Half-open byte range; empty ranges overlap nothing.
 struct ByteRange {
@@ -34,15 +52,21 @@ inline bool IsAligned(const void* data, size_t alignment) {
   return reinterpret_cast<uintptr_t>(data) % alignment == 0;
 }
 
-// Bytes from the first to past the last element of a strided array with non-negative strides.
+// Whether an array is meant to be there. Extents without data are a forgotten pointer.
+template <class V>
+bool IsGiven(const V& v) {
+  return v.data != nullptr || v.extent[0] != 0;
+}
+
+// Of an array that passed CheckSpan.
 inline ByteRange RangeOf(const void* data, size_t element_bytes, const int64_t* extent,
                          const int64_t* stride, size_t rank) {
   const auto begin = reinterpret_cast<uintptr_t>(data);
-  int64_t last = 0;
   for (size_t i = 0; i < rank; ++i) {
-    if (extent[i] <= 0) return {begin, begin};
-    last += (extent[i] - 1) * stride[i];
+    if (extent[i] == 0) return {begin, begin};
   }
+  int64_t last = 0;
+  for (size_t i = 0; i < rank; ++i) last += (extent[i] - 1) * stride[i];
   return {begin, begin + static_cast<uintptr_t>(last + 1) * element_bytes};
 }
 
@@ -64,8 +88,8 @@ template <class Byte>
 ByteRange RangeOf(const BasicPagedCache<Byte>& cache, int64_t width) {
   if (cache.data == nullptr || cache.num_blocks == 0) return {};
   const auto begin = reinterpret_cast<uintptr_t>(cache.data);
-  const int64_t last = (cache.num_blocks - 1) * cache.block_stride +
-                       (cache.block_size - 1) * cache.row_stride;
+  const int64_t last =
+      (cache.num_blocks - 1) * cache.block_stride + (cache.block_size - 1) * cache.row_stride;
   return {begin, begin + static_cast<uintptr_t>(last + RecordBytes(cache.format, width))};
 }
 
@@ -74,7 +98,42 @@ inline Status CheckExtent(const char* name, int64_t dim, int64_t extent, int64_t
   return Invalid(name, ".extent").At(dim).Is(extent).Must("be", expected);
 }
 
-// A tensor whose last dimension is a row of consecutive elements. `data` may be null unless it is needed.
+// Sizes are not negative, nor are strides where they count, and no offset can overflow.
+inline Status CheckSpan(const char* name, const int64_t* extent, const int64_t* stride, size_t rank,
+                        size_t element_bytes) {
+  int64_t num_elements = 1;
+  for (size_t i = 0; i < rank; ++i) {
+    const auto dim = static_cast<int64_t>(i);
+    if (extent[i] < 0) return Invalid(name, ".extent").At(dim).Is(extent[i]).Must("be at least", 0);
+    if (extent[i] > 1 && stride[i] < 0) {
+      return Invalid(name, ".stride").At(dim).Is(stride[i]).Must("be at least", 0);
+    }
+    num_elements = SaturatingMul(num_elements, extent[i]);
+  }
+  if (num_elements == 0) return OkStatus();
+  const int64_t most = kMaxSpan / static_cast<int64_t>(element_bytes);
+  int64_t last = 0;
+  for (size_t i = 0; i < rank; ++i) {
+    const auto dim = static_cast<int64_t>(i);
+    if (extent[i] > most) {
+      return Invalid(name, ".extent").At(dim).Is(extent[i]).Must("be at most", most);
+    }
+    if (extent[i] == 1) continue;
+    last = SaturatingAdd(last, SaturatingMul(extent[i] - 1, stride[i]));
+    if (last >= most) {
+      return Invalid(name, ".stride")
+          .At(dim)
+          .Is(stride[i])
+          .Must("not lead beyond the address space with .extent", extent[i]);
+    }
+  }
+  if (num_elements > most)
+    return Invalid(name, ".extent").At(0).Is(extent[0]).Must("not repeat that often");
+  return OkStatus();
+}
+
+// A tensor whose last dimension is a row of consecutive elements. `data` may be null unless it is
+// needed.
 struct TensorRules {
   bool needs_data = true;
   bool is_output = false;  // then no two elements may share an address
@@ -85,26 +144,26 @@ Status CheckTensor(const char* name, const AnyView<Byte, R>& v, TensorRules rule
   if (SizeOf(v.dtype) == 0) {
     return Invalid(name, ".dtype").Is(static_cast<int64_t>(v.dtype)).Must("be a known DType");
   }
-  for (size_t i = 0; i < R; ++i) {
-    if (v.extent[i] < 0) {
-      return Invalid(name, ".extent").At(static_cast<int64_t>(i)).Is(v.extent[i]).Must("be at least", 0);
-    }
-  }
+  LATHE_RETURN_IF_REFUSED(CheckSpan(name, v.extent, v.stride, R, SizeOf(v.dtype)));
   const int64_t width = v.extent[R - 1];
   if (width > 1 && v.stride[R - 1] != 1) {
     return Invalid(name, ".stride").At(R - 1).Is(v.stride[R - 1]).Must("be", 1);
   }
   for (size_t i = 0; i + 1 < R; ++i) {
     if (v.extent[i] > 1 && v.stride[i] < width) {
-      return Invalid(name, ".stride").At(static_cast<int64_t>(i)).Is(v.stride[i])
+      return Invalid(name, ".stride")
+          .At(static_cast<int64_t>(i))
+          .Is(v.stride[i])
           .Must("be at least a row's width,", width);
     }
   }
   if constexpr (R == 3) {
     // Rows of one dimension must lie within, or beyond, the span of the other.
-    const bool nested = v.extent[0] <= 1 || v.extent[1] <= 1 ||
-                        v.stride[0] >= (v.extent[1] - 1) * v.stride[1] + width ||
-                        v.stride[1] >= (v.extent[0] - 1) * v.stride[0] + width;
+    const auto span = [&v, width](size_t i) {
+      return SaturatingAdd(SaturatingMul(v.extent[i] - 1, v.stride[i]), width);
+    };
+    const bool nested =
+        v.extent[0] <= 1 || v.extent[1] <= 1 || v.stride[0] >= span(1) || v.stride[1] >= span(0);
     if (rules.is_output && !nested) {
       return Invalid(name, ".stride").At(0).Is(v.stride[0]).Must("not let rows overlap");
     }
@@ -116,22 +175,28 @@ Status CheckTensor(const char* name, const AnyView<Byte, R>& v, TensorRules rule
   return OkStatus();
 }
 
-// A small float array such as lse or attn_sink: any strides, data required.
+// A small float array such as lse or attn_sink: any strides, no two elements at one address.
 template <class T, size_t R>
-Status CheckFloats(const char* name, const View<T, R>& v, const int64_t (&expected)[R]) {
+Status CheckFloats(const char* name, const View<T, R>& v, const int64_t (&expected)[R],
+                   bool needs_data = true) {
+  bool has_elements = true;
+  LATHE_RETURN_IF_REFUSED(CheckSpan(name, v.extent, v.stride, R, sizeof(T)));
   for (size_t i = 0; i < R; ++i) {
     const auto dim = static_cast<int64_t>(i);
     LATHE_RETURN_IF_REFUSED(CheckExtent(name, dim, v.extent[i], expected[i]));
     if (v.extent[i] > 1 && v.stride[i] < 1) {
       return Invalid(name, ".stride").At(dim).Is(v.stride[i]).Must("be at least", 1);
     }
+    has_elements = has_elements && v.extent[i] > 0;
   }
   if constexpr (R == 2) {
     const bool nested = v.extent[0] <= 1 || v.extent[1] <= 1 ||
-                        v.stride[0] > (v.extent[1] - 1) * v.stride[1] ||
-                        v.stride[1] > (v.extent[0] - 1) * v.stride[0];
-    if (!nested) return Invalid(name, ".stride").At(0).Is(v.stride[0]).Must("not let elements overlap");
+                        v.stride[0] > SaturatingMul(v.extent[1] - 1, v.stride[1]) ||
+                        v.stride[1] > SaturatingMul(v.extent[0] - 1, v.stride[0]);
+    if (!nested)
+      return Invalid(name, ".stride").At(0).Is(v.stride[0]).Must("not let elements overlap");
   }
+  if (needs_data && has_elements && v.empty()) return Invalid(name, ".data").Must("not be null");
   if (!IsAligned(v.data, alignof(T))) {
     return Invalid(name, ".data").Must("be aligned to", static_cast<int64_t>(alignof(T)));
   }
@@ -145,17 +210,15 @@ Status CheckIndices(const char* name, const IndexView<R>& v, const int64_t (&exp
   if (!IsAligned(v.data, bytes)) {
     return Invalid(name, ".data").Must("be aligned to", static_cast<int64_t>(bytes));
   }
-  int64_t num_elements = 1;
+  LATHE_RETURN_IF_REFUSED(CheckSpan(name, v.extent, v.stride, R, bytes));
+  bool has_elements = true;
   for (size_t i = 0; i < R; ++i) {
-    const auto dim = static_cast<int64_t>(i);
-    if (v.extent[i] < 0) return Invalid(name, ".extent").At(dim).Is(v.extent[i]).Must("be at least", 0);
-    if (expected[i] >= 0) LATHE_RETURN_IF_REFUSED(CheckExtent(name, dim, v.extent[i], expected[i]));
-    if (v.extent[i] > 1 && v.stride[i] < 0) {
-      return Invalid(name, ".stride").At(dim).Is(v.stride[i]).Must("be at least", 0);
+    if (expected[i] >= 0) {
+      LATHE_RETURN_IF_REFUSED(CheckExtent(name, static_cast<int64_t>(i), v.extent[i], expected[i]));
     }
-    num_elements *= v.extent[i];
+    has_elements = has_elements && v.extent[i] > 0;
   }
-  if (num_elements > 0 && v.empty()) return Invalid(name, ".data").Must("not be null");
+  if (has_elements && v.empty()) return Invalid(name, ".data").Must("not be null");
   return OkStatus();
 }
 
@@ -164,29 +227,50 @@ Status CheckCache(const char* name, const BasicPagedCache<Byte>& cache, int64_t 
                   bool needs_data) {
   const int64_t record = RecordBytes(cache.format, width);
   if (record == 0) {
-    return Invalid(name, ".format").Is(static_cast<int64_t>(cache.format))
+    return Invalid(name, ".format")
+        .Is(static_cast<int64_t>(cache.format))
         .Must("be a known CacheFormat");
   }
-  if (cache.num_blocks < 0) return Invalid(name, ".num_blocks").Is(cache.num_blocks).Must("be at least", 0);
-  if (cache.block_size < 1) return Invalid(name, ".block_size").Is(cache.block_size).Must("be at least", 1);
+  if (cache.num_blocks < 0)
+    return Invalid(name, ".num_blocks").Is(cache.num_blocks).Must("be at least", 0);
+  if (cache.block_size < 1)
+    return Invalid(name, ".block_size").Is(cache.block_size).Must("be at least", 1);
   if (cache.row_stride < record) {
-    return Invalid(name, ".row_stride").Is(cache.row_stride)
+    return Invalid(name, ".row_stride")
+        .Is(cache.row_stride)
         .Must("be at least a record's bytes,", record);
   }
-  const int64_t page = (cache.block_size - 1) * cache.row_stride + record;
+  const int64_t page = SaturatingAdd(SaturatingMul(cache.block_size - 1, cache.row_stride), record);
   // Pages may also interleave (rows of all pages at one slot together), as long as no records meet.
-  const int64_t interleaved = (cache.num_blocks - 1) * cache.block_stride + record;
-  if (cache.num_blocks > 1 && cache.block_stride < page &&
-      (cache.block_stride < record || cache.row_stride < interleaved)) {
-    return Invalid(name, ".block_stride").Is(cache.block_stride)
-        .Must("be at least a page's bytes,", page);
+  int64_t pages = 0;  // bytes from the first page to the last
+  if (cache.num_blocks > 1) {
+    if (cache.block_stride >= record)
+      pages = SaturatingMul(cache.num_blocks - 1, cache.block_stride);
+    if (cache.block_stride < page &&
+        (cache.block_stride < record || cache.row_stride < SaturatingAdd(pages, record))) {
+      return Invalid(name, ".block_stride")
+          .Is(cache.block_stride)
+          .Must("be at least a page's bytes,", page);
+    }
+  }
+  if (cache.num_blocks > 0 && page > kMaxSpan) {
+    return Invalid(name, ".row_stride")
+        .Is(cache.row_stride)
+        .Must("not lead beyond the address space with .block_size", cache.block_size);
+  }
+  if (cache.num_blocks > 0 && SaturatingAdd(pages, page) > kMaxSpan) {
+    return Invalid(name, ".block_stride")
+        .Is(cache.block_stride)
+        .Must("not lead beyond the address space with .num_blocks", cache.num_blocks);
   }
   const auto alignment = static_cast<int64_t>(RecordAlignment(cache.format));
   if (cache.row_stride % alignment != 0) {
     return Invalid(name, ".row_stride").Is(cache.row_stride).Must("be a multiple of", alignment);
   }
   if (cache.num_blocks > 1 && cache.block_stride % alignment != 0) {
-    return Invalid(name, ".block_stride").Is(cache.block_stride).Must("be a multiple of", alignment);
+    return Invalid(name, ".block_stride")
+        .Is(cache.block_stride)
+        .Must("be a multiple of", alignment);
   }
   if (needs_data && cache.num_blocks > 0 && cache.data == nullptr) {
     return Invalid(name, ".data").Must("not be null");
@@ -194,6 +278,11 @@ Status CheckCache(const char* name, const BasicPagedCache<Byte>& cache, int64_t 
   if (!IsAligned(cache.data, static_cast<size_t>(alignment))) {
     return Invalid(name, ".data").Must("be aligned to", alignment);
   }
+  return OkStatus();
+}
+
+inline Status CheckExecutor(const Executor& executor) {
+  if (executor.run == nullptr) return Invalid("executor.run").Must("not be null");
   return OkStatus();
 }
 

@@ -13,28 +13,31 @@ namespace lathe {
 namespace detail {
 namespace LATHE_ABI {
 
-inline Status CheckShape(const MlaShape& shape) {
-  if (shape.num_heads < 1) return Invalid("shape.num_heads").Is(shape.num_heads).Must("be at least", 1);
-  if (shape.kv_lora_rank < 1) {
-    return Invalid("shape.kv_lora_rank").Is(shape.kv_lora_rank).Must("be at least", 1);
-  }
-  if (shape.qk_rope_head_dim < 0) {
-    return Invalid("shape.qk_rope_head_dim").Is(shape.qk_rope_head_dim).Must("be at least", 0);
-  }
+inline Status CheckDim(const char* name, int64_t value, int64_t least) {
+  if (value < least) return Invalid(name).Is(value).Must("be at least", least);
+  if (value > kMaxDim) return Invalid(name).Is(value).Must("be at most", kMaxDim);
   return OkStatus();
+}
+
+inline Status CheckShape(const MlaShape& shape) {
+  LATHE_RETURN_IF_REFUSED(CheckDim("shape.num_heads", shape.num_heads, 1));
+  LATHE_RETURN_IF_REFUSED(CheckDim("shape.kv_lora_rank", shape.kv_lora_rank, 1));
+  return CheckDim("shape.qk_rope_head_dim", shape.qk_rope_head_dim, 0);
 }
 
 inline Status CheckOptions(const MlaDecodeOptions& options) {
   const float scale = options.softmax_scale;
   if (!(scale > 0.0f) || !std::isfinite(scale)) {
-    return Invalid("options.softmax_scale").IsReal(static_cast<double>(scale))
+    return Invalid("options.softmax_scale")
+        .IsReal(static_cast<double>(scale))
         .Must("be finite and above 0 (it has no default)");
   }
   if (options.split_tokens < 1) {
     return Invalid("options.split_tokens").Is(options.split_tokens).Must("be at least", 1);
   }
   if (options.precision > Precision::kFloat32) {
-    return Invalid("options.precision").Is(static_cast<int64_t>(options.precision))
+    return Invalid("options.precision")
+        .Is(static_cast<int64_t>(options.precision))
         .Must("be a known Precision");
   }
   return OkStatus();
@@ -51,8 +54,8 @@ inline bool UsesPages(const KeySet& keys) {
 
 inline BatchSize BatchOf(const MlaDecodeArgs& args) {
   const int64_t num_tokens = args.out.extent[0];
-  return {num_tokens, args.query_start_loc.empty() ? num_tokens
-                                                   : args.query_start_loc.extent[0] - 1};
+  return {num_tokens,
+          args.query_start_loc.empty() ? num_tokens : args.query_start_loc.extent[0] - 1};
 }
 
 // The query as given: whole, or its two parts.
@@ -63,12 +66,13 @@ inline Status CheckQuery(const MlaShape& shape, const MlaDecodeArgs& args, bool 
     int64_t width;
     bool is_given;
   };
-  const bool is_split = args.q_nope.extent[2] > 0 || args.q_pe.extent[2] > 0;
-  if (is_split && args.q.extent[2] > 0) return Invalid("q").Must("not be given beside q_nope and q_pe");
+  const bool is_split = args.q_nope.extent[2] != 0 || args.q_pe.extent[2] != 0;
+  if (is_split && args.q.extent[2] != 0)
+    return Invalid("q").Must("not be given beside q_nope and q_pe");
   const Part parts[] = {{"q", args.q, shape.head_dim(), !is_split},
                         {"q_nope", args.q_nope, shape.kv_lora_rank, is_split},
                         {"q_pe", args.q_pe, shape.qk_rope_head_dim,
-                         is_split && shape.qk_rope_head_dim > 0}};
+                         is_split && (shape.qk_rope_head_dim > 0 || IsGiven(args.q_pe))}};
   const int64_t num_tokens = args.out.extent[0];
   for (const Part& part : parts) {
     if (!part.is_given) continue;
@@ -76,7 +80,8 @@ inline Status CheckQuery(const MlaShape& shape, const MlaDecodeArgs& args, bool 
     for (int64_t dim = 0; dim < 3; ++dim) {
       LATHE_RETURN_IF_REFUSED(CheckExtent(part.name, dim, part.view.extent[dim], expected[dim]));
     }
-    LATHE_RETURN_IF_REFUSED(CheckTensor(part.name, part.view, {needs_data && num_tokens > 0}));
+    LATHE_RETURN_IF_REFUSED(
+        CheckTensor(part.name, part.view, {needs_data && num_tokens > 0 && part.width > 0}));
   }
   return OkStatus();
 }
@@ -87,22 +92,23 @@ inline Status CheckKeys(const MlaShape& shape, const MlaDecodeArgs& args, bool n
   LATHE_RETURN_IF_REFUSED(CheckCache("keys.cache", keys.cache, shape.head_dim(), needs_data));
   if (keys.window < 0) return Invalid("keys.window").Is(keys.window).Must("be at least", 0);
   if (keys.index_space > IndexSpace::kPhysical) {
-    return Invalid("keys.index_space").Is(static_cast<int64_t>(keys.index_space))
+    return Invalid("keys.index_space")
+        .Is(static_cast<int64_t>(keys.index_space))
         .Must("be a known IndexSpace");
   }
-  if (UsesPages(keys)) {
-    LATHE_RETURN_IF_REFUSED(CheckIndices("keys.seq_lens", keys.seq_lens, {batch.num_seqs}));
-    LATHE_RETURN_IF_REFUSED(
-        CheckIndices("keys.block_table", keys.block_table, {batch.num_seqs, -1}));
-  }
-  if (!keys.row_kv_lens.empty()) {
+  // Without pages these two are not used, but part of what a plan is recognised by.
+  const int64_t num_seqs = UsesPages(keys) ? batch.num_seqs : -1;
+  LATHE_RETURN_IF_REFUSED(CheckIndices("keys.seq_lens", keys.seq_lens, {num_seqs}));
+  LATHE_RETURN_IF_REFUSED(CheckIndices("keys.block_table", keys.block_table, {num_seqs, -1}));
+  if (IsGiven(keys.row_kv_lens)) {
     LATHE_RETURN_IF_REFUSED(CheckIndices("keys.row_kv_lens", keys.row_kv_lens, {batch.num_tokens}));
   }
   if (keys.has_indices()) {
     LATHE_RETURN_IF_REFUSED(CheckIndices("keys.indices", keys.indices, {batch.num_tokens, -1}));
   }
-  if (!keys.topk_length.empty()) {
-    if (!keys.has_indices()) return Invalid("keys.topk_length").Must("not be given without keys.indices");
+  if (IsGiven(keys.topk_length)) {
+    if (!keys.has_indices())
+      return Invalid("keys.topk_length").Must("not be given without keys.indices");
     LATHE_RETURN_IF_REFUSED(CheckIndices("keys.topk_length", keys.topk_length, {batch.num_tokens}));
   }
   return OkStatus();
@@ -115,8 +121,9 @@ inline Status CheckOutputs(const MlaShape& shape, const MlaDecodeArgs& args, boo
     LATHE_RETURN_IF_REFUSED(CheckExtent("out", dim, args.out.extent[dim], expected[dim]));
   }
   LATHE_RETURN_IF_REFUSED(CheckTensor("out", args.out, {needs_data && num_tokens > 0, true}));
-  if (!args.lse.empty()) {
-    LATHE_RETURN_IF_REFUSED(CheckFloats("lse", args.lse, {num_tokens, shape.num_heads}));
+  if (IsGiven(args.lse)) {
+    LATHE_RETURN_IF_REFUSED(
+        CheckFloats("lse", args.lse, {num_tokens, shape.num_heads}, needs_data));
   }
   return OkStatus();
 }
@@ -151,17 +158,16 @@ inline Status CheckOverlap(const MlaShape& shape, const MlaDecodeArgs& args) {
 
 // Everything that can be said without reading what index arrays hold. Plan needs no tensor data.
 inline Status CheckArgs(const MlaShape& shape, const MlaDecodeArgs& args, bool needs_data) {
-  if (!args.query_start_loc.empty() && args.query_start_loc.extent[0] < 1) {
-    return Invalid("query_start_loc", ".extent").At(0).Is(args.query_start_loc.extent[0])
-        .Must("be at least", 1);
+  if (IsGiven(args.query_start_loc)) {
+    LATHE_RETURN_IF_REFUSED(CheckIndices("query_start_loc", args.query_start_loc, {-1}));
+    if (args.query_start_loc.extent[0] < 1) {
+      return Invalid("query_start_loc", ".extent").At(0).Is(0).Must("be at least", 1);
+    }
   }
   LATHE_RETURN_IF_REFUSED(CheckOutputs(shape, args, needs_data));
   LATHE_RETURN_IF_REFUSED(CheckQuery(shape, args, needs_data));
   LATHE_RETURN_IF_REFUSED(CheckKeys(shape, args, needs_data));
-  if (!args.query_start_loc.empty()) {
-    LATHE_RETURN_IF_REFUSED(CheckIndices("query_start_loc", args.query_start_loc, {-1}));
-  }
-  if (!args.attn_sink.empty()) {
+  if (IsGiven(args.attn_sink)) {
     LATHE_RETURN_IF_REFUSED(CheckFloats("attn_sink", args.attn_sink, {shape.num_heads}));
   }
   return CheckOverlap(shape, args);
@@ -175,13 +181,39 @@ inline Status CheckQueryStartLoc(const MlaDecodeArgs& args) {
   if (starts(0) != 0) return Invalid("query_start_loc").At(0).Is(starts(0)).Must("be", 0);
   for (int64_t b = 0; b < batch.num_seqs; ++b) {
     if (starts(b + 1) < starts(b)) {
-      return Invalid("query_start_loc").At(b + 1).Is(starts(b + 1))
+      return Invalid("query_start_loc")
+          .At(b + 1)
+          .Is(starts(b + 1))
           .Must("be at least the entry before it,", starts(b));
     }
   }
   if (starts(batch.num_seqs) != batch.num_tokens) {
-    return Invalid("query_start_loc").At(batch.num_seqs).Is(starts(batch.num_seqs))
+    return Invalid("query_start_loc")
+        .At(batch.num_seqs)
+        .Is(starts(batch.num_seqs))
         .Must("be the number of query rows,", batch.num_tokens);
+  }
+  return OkStatus();
+}
+
+// Query rows times keys of a step: more than any machine computes in a day, and so little that sums
+// of work, times a few for each of 65536 workers, cannot overflow.
+constexpr int64_t kMaxWork = int64_t{1} << 44;
+
+inline Status CheckWork(const MlaDecodeArgs& args) {
+  const KeySet& keys = args.keys;
+  const BatchSize batch = BatchOf(args);
+  const bool is_ragged = !args.query_start_loc.empty();
+  int64_t work = 0;
+  for (int64_t b = 0; b < batch.num_seqs; ++b) {
+    const int64_t q_len = is_ragged ? args.query_start_loc(b + 1) - args.query_start_loc(b) : 1;
+    const int64_t num_keys = keys.has_indices() ? keys.indices.extent[1] : keys.seq_lens(b);
+    const int64_t num_rows = SaturatingMul(q_len, args.out.extent[1]);
+    work = SaturatingAdd(work, SaturatingMul(num_rows, SaturatingAdd(num_keys, 1)));
+    if (work <= kMaxWork) continue;
+    const Status refused = keys.has_indices() ? Invalid("keys.indices", ".extent").At(1)
+                                              : Invalid("keys.seq_lens").At(b);
+    return refused.Is(num_keys).Must("keep the sum of query rows * keys at most", kMaxWork);
   }
   return OkStatus();
 }
@@ -189,23 +221,27 @@ inline Status CheckQueryStartLoc(const MlaDecodeArgs& args) {
 inline Status CheckLengths(const MlaDecodeArgs& args) {
   const KeySet& keys = args.keys;
   const BatchSize batch = BatchOf(args);
-  const int64_t covered = keys.block_table.extent[1] * keys.cache.block_size;
+  const int64_t covered = SaturatingMul(keys.block_table.extent[1], keys.cache.block_size);
   for (int64_t b = 0; UsesPages(keys) && b < batch.num_seqs; ++b) {
     const int64_t seq_len = keys.seq_lens(b);
     if (seq_len < 0) return Invalid("keys.seq_lens").At(b).Is(seq_len).Must("be at least", 0);
     if (seq_len > covered) {
-      return Refuse(StatusCode::kIndexOutOfRange, "keys.seq_lens").At(b).Is(seq_len)
+      return Refuse(StatusCode::kIndexOutOfRange, "keys.seq_lens")
+          .At(b)
+          .Is(seq_len)
           .Must("be at most keys.block_table.extent[1] * keys.cache.block_size =", covered);
     }
   }
   for (int64_t t = 0; !keys.topk_length.empty() && t < batch.num_tokens; ++t) {
     const int64_t length = keys.topk_length(t);
     if (length < 0 || length > keys.indices.extent[1]) {
-      return Refuse(StatusCode::kIndexOutOfRange, "keys.topk_length").At(t).Is(length)
+      return Refuse(StatusCode::kIndexOutOfRange, "keys.topk_length")
+          .At(t)
+          .Is(length)
           .Must("be within 0 and keys.indices.extent[1] =", keys.indices.extent[1]);
     }
   }
-  return OkStatus();
+  return CheckWork(args);
 }
 
 // Block ids that the lengths reach.
@@ -214,12 +250,14 @@ inline Status CheckBlockTable(const MlaDecodeArgs& args) {
   const int64_t num_seqs = BatchOf(args).num_seqs;
   for (int64_t b = 0; UsesPages(keys) && b < num_seqs; ++b) {
     const int64_t block_size = keys.cache.block_size;
-    const int64_t num_pages = (keys.seq_lens(b) + block_size - 1) / block_size;
+    const int64_t seq_len = keys.seq_lens(b);
+    const int64_t num_pages = seq_len / block_size + (seq_len % block_size != 0 ? 1 : 0);
     for (int64_t page = 0; page < num_pages; ++page) {
       const int64_t block = keys.block_table(b, page);
       if (block >= 0 && block < keys.cache.num_blocks) continue;
       return Refuse(StatusCode::kIndexOutOfRange, "keys.block_table")
-          .At(b * keys.block_table.extent[1] + page).Is(block)
+          .At(b * keys.block_table.extent[1] + page)
+          .Is(block)
           .Must("be within 0 and keys.cache.num_blocks - 1 =", keys.cache.num_blocks - 1);
     }
   }
