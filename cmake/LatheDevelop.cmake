@@ -12,6 +12,11 @@ endif()
 function(lathe_develop target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -Wshadow
                                            $<$<BOOL:${LATHE_WERROR}>:-Werror>)
+  # Address checks as calls: the dispatch unit compiles in 49 s, and in 195 s with them inline.
+  if(CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND CMAKE_CXX_FLAGS MATCHES "-fsanitize=address")
+    target_compile_options(
+      ${target} PRIVATE "SHELL:-mllvm -asan-instrumentation-with-call-threshold=0")
+  endif()
   set_target_properties(${target} PROPERTIES CXX_STANDARD ${LATHE_CXX_STANDARD}
                                              CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF)
 endfunction()
