@@ -68,11 +68,11 @@ struct Unit {
 
 inline int64_t SplitTokens(const MlaDecodeOptions& options) {
   const int64_t limit = int64_t{1} << 40;  // beyond any length, and safe to round up
-  return CeilDiv((std::min)(options.split_tokens, limit), kTileKeys) * kTileKeys;
+  return CeilDiv((std::min)(options.split_tokens, limit), kSplitUnit) * kSplitUnit;
 }
 
 inline int64_t SplitKeys(const MlaDecodeOptions& options, int64_t num_keys) {
-  const int64_t shortest = CeilDiv(CeilDiv(num_keys, kMaxSplits), kTileKeys) * kTileKeys;
+  const int64_t shortest = CeilDiv(CeilDiv(num_keys, kMaxSplits), kSplitUnit) * kSplitUnit;
   return (std::max)(SplitTokens(options), shortest);
 }
 

@@ -2,7 +2,7 @@
 // The one attention kernel: a block of query rows against the keys of a task.
 //
 //   pack queries once
-//   for each split:  for each tile of 128 keys:
+//   for each split:  for each tile of keys (128 or 96):
 //        KeyCursor -> row addresses     (this tile's and, for prefetching, the next one's)
 //        RowSource -> rows the engine reads (in place, or decoded once for all query rows)
 //        Score     -> S^T [token][row]
@@ -26,17 +26,17 @@ class AttendBlock {
     const auto take = [&arena](int64_t n) { return arena.Take<float>(static_cast<size_t>(n)); };
     v_stride_ = detail::PartialStride(v_dim);
     q_ = arena.Take<uint32_t>(static_cast<size_t>(padded_rows * padded_width / A::kWordElements));
-    s_ = take((detail::kTileKeys + kScoreTokens) * padded_rows);
+    s_ = take((kTileKeys + kScoreTokens) * padded_rows);
     o_[0] = take(max_rows * v_stride_);
     o_[1] = take(max_rows * v_stride_);
     for (float** state : {&m_[0], &m_[1], &l_[0], &l_[1], &alpha_}) *state = take(padded_rows);
     row_ = take(v_stride_);
     if constexpr (A::kHasResidual) {
       residual_ = arena.Take<uint32_t>(
-          static_cast<size_t>(detail::kTileKeys / A::kStepTokens * padded_rows));
+          static_cast<size_t>(kTileKeys / A::kStepTokens * padded_rows));
     }
     zeros_ = take(padded_width);
-    staged_ = arena.Take<Element>(static_cast<size_t>(detail::kTileKeys * padded_width));
+    staged_ = arena.Take<Element>(static_cast<size_t>(kTileKeys * padded_width));
     for (int32_t** range : {&mask_begin_, &mask_end_}) {
       *range = arena.Take<int32_t>(static_cast<size_t>(padded_rows));
     }
@@ -50,7 +50,7 @@ class AttendBlock {
     std::memset(zeros_, 0, static_cast<size_t>(padded_width) * sizeof(float));
     padded_rows_ = PaddedRows(task.num_rows);
     // Lanes past the last row are computed and never used; they only must hold numbers.
-    std::memset(s_, 0, static_cast<size_t>((detail::kTileKeys + kScoreTokens) * padded_rows_) *
+    std::memset(s_, 0, static_cast<size_t>((kTileKeys + kScoreTokens) * padded_rows_) *
                            sizeof(float));
     RowSource<A> source(call, staged_);
     KeyCursor cursor(call, task, reinterpret_cast<const std::byte*>(zeros_));
@@ -156,7 +156,7 @@ class AttendBlock {
     }
     // Tiles start at fixed places of the split; those that no row of this block sees are left out.
     const int64_t skipped = (std::max)(any_sees_.begin - begin, int64_t{0});
-    cursor.Seek(begin + skipped / detail::kTileKeys * detail::kTileKeys,
+    cursor.Seek(begin + skipped / kTileKeys * kTileKeys,
                 (std::min)(end, any_sees_.end));
     Carry carry = Carry::kNone;
     int current = 0;
@@ -282,7 +282,7 @@ class AttendBlock {
   KeyRange all_see_;
   KeyRange any_sees_;
   KeyTile tiles_[2];
-  Isolated isolated_[detail::kTileKeys];
+  Isolated isolated_[kTileKeys];
 };
 
 template <class A>

@@ -17,9 +17,8 @@
 namespace lathe {
 namespace detail {
 
-// Keys a tile holds: long enough that the accumulators of P x V are loaded and stored seldom, short
-// enough that a tile's rows (1152 bytes each) stay in L2 between the scores and P x V.
-constexpr int64_t kTileKeys = 128;
+// Splits of a key range are a multiple of this: whole tiles of the kernels (of most targets).
+constexpr int64_t kSplitUnit = 128;
 // Query rows a task holds at most, and the multiple at which row blocks may be cut without changing any
 // row's arithmetic (the widest register group of the score kernel).
 constexpr int64_t kMaxBlockRows = 128;

@@ -4,7 +4,7 @@
 
 struct KeyTile {
   // Rows past `count` point to zeros, as far as the kernels read ahead.
-  const std::byte* rows[detail::kTileKeys + kScoreTokens];
+  const std::byte* rows[kTileKeys + kScoreTokens];
   int64_t begin = 0;  // position, or entry of the list, of the first key
   int64_t count = 0;
 };
@@ -34,7 +34,7 @@ class KeyCursor {
   void Next(KeyTile& tile) {
     tile.begin = at_;
     tile.count = has_list_ ? NextOfList(tile.rows) : NextOfRange(tile.rows);
-    for (int64_t t = tile.count; t < detail::kTileKeys + kScoreTokens; ++t) tile.rows[t] = zeros_;
+    for (int64_t t = tile.count; t < kTileKeys + kScoreTokens; ++t) tile.rows[t] = zeros_;
   }
 
  private:
@@ -45,7 +45,7 @@ class KeyCursor {
   int64_t NextOfRange(const std::byte** rows) {
     const int64_t block_size = keys_.cache.block_size;
     const int64_t left = end_ - at_;
-    const int64_t count = left < detail::kTileKeys ? left : detail::kTileKeys;
+    const int64_t count = left < kTileKeys ? left : kTileKeys;
     int64_t page = at_ / block_size;
     int64_t slot = at_ % block_size;
     for (int64_t t = 0; t < count; ++page, slot = 0) {
@@ -61,7 +61,7 @@ class KeyCursor {
   int64_t NextOfList(const std::byte** rows) {
     const int64_t block_size = keys_.cache.block_size;
     int64_t count = 0;
-    for (; at_ < end_ && count < detail::kTileKeys; ++at_) {
+    for (; at_ < end_ && count < kTileKeys; ++at_) {
       const int64_t index = keys_.indices(list_row_, at_);
       if (index < 0 || index >= limit_) continue;
       const int64_t page = index / block_size;

@@ -32,7 +32,7 @@ class RowSource {
       record_bytes_ = Format::RecordBytes(call.qk_dim);
     });
     if (in_place_) return;
-    for (int64_t t = 0; t < detail::kTileKeys; ++t) {
+    for (int64_t t = 0; t < kTileKeys; ++t) {
       for (int64_t c = width_; c < padded_; ++c) scratch_[t * padded_ + c] = Element{};
     }
   }

@@ -16,6 +16,11 @@ using VU = hn::Vec<U32>;
 constexpr int64_t kLanes = static_cast<int64_t>(HWY_MAX_LANES_D(F32));
 constexpr int kRegisters = HWY_ARCH_X86 && kLanes < 16 ? 16 : 32;
 
+// Keys a tile holds: long enough that the accumulators of P x V are loaded and stored seldom, short enough
+// that a tile's rows (1152 bytes each in bf16) stay in L2 between the scores and P x V, and a
+// multiple of the tokens that the score kernel takes at once (8, or 6 with 16 registers).
+constexpr int64_t kTileKeys = kRegisters == 32 ? 128 : 96;
+
 static_assert(detail::kRowGroup % (2 * kLanes) == 0, "row blocks are cut between register groups");
 
 constexpr int64_t RoundUp(int64_t n, int64_t multiple) {
