@@ -20,9 +20,12 @@ enum class CacheFormat : uint8_t {
 
 // num_blocks pages of block_size token records each. Token `slot` of page `block` lies at
 //   data + block * block_stride + slot * row_stride        (bytes, 64-bit)
+// and, in formats whose pages have a second part (scales), continues at
+//   data + block * block_stride + block_size * row_stride + slot * (the format's side bytes)
 // block_size: tokens a page, any value >= 1. row_stride: at least the format's record for the width in
-// use; block_stride: at least block_size * row_stride unless pages interleave; gaps are never touched.
-// Records need the alignment of their element only; 64 bytes is faster.
+// use; block_stride: at least a page's bytes unless pages of a one-part format interleave; gaps are never
+// touched. Records need the alignment of their element only; 64 bytes is faster.
+// scale: of the whole tensor, value = stored * scale, in formats that have one (> 0); else ignored.
 template <class Byte>
 struct BasicPagedCache {
   Byte* data = nullptr;
@@ -31,9 +34,10 @@ struct BasicPagedCache {
   int64_t block_size = 0;
   int64_t block_stride = 0;  // bytes
   int64_t row_stride = 0;    // bytes
+  float scale = 1.0f;
 
   constexpr operator BasicPagedCache<const Byte>() const noexcept {
-    return {data, format, num_blocks, block_size, block_stride, row_stride};
+    return {data, format, num_blocks, block_size, block_stride, row_stride, scale};
   }
 };
 using PagedCache = BasicPagedCache<const std::byte>;
@@ -71,7 +75,8 @@ auto LatentPages(T* data, int64_t num_blocks, int64_t block_size, int64_t width,
                                num_blocks,
                                block_size,
                                block_stride * kBytes,
-                               row_stride * kBytes};
+                               row_stride * kBytes,
+                               1.0f};
 }
 
 // What the entries of KeySet::indices mean.

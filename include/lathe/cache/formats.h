@@ -1,5 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every cache format, and the one switch from a CacheFormat value to its type.
+//
+// A format is a struct of constants and scalar code:
+//   Element            the type an engine may read in place, or void: rows are always decoded
+//   kAlignment         of a record and of a side row
+//   kWidth             columns, or 0: any
+//   kSideBytes         bytes a token has in the second part of its page, or 0
+//   kHasTensorScale    values are stored * PagedCache::scale
+//   RecordBytes(width)
+//   DecodeColumn(record, side, column)            one value, without the tensor scale
+// and, in its second section, of SIMD code found by overloading:
+//   DecodeRecord(Format{}, record, side, width, Element* row)
 #ifndef LATHE_CACHE_FORMATS_H_
 #define LATHE_CACHE_FORMATS_H_
 
@@ -32,6 +43,26 @@ constexpr int64_t RecordBytes(CacheFormat format, int64_t width) noexcept {
   int64_t bytes = 0;
   VisitFormat(format, [&](auto tag) { bytes = decltype(tag)::Type::RecordBytes(width); });
   return bytes;
+}
+
+// Bytes a token has in the second part of its page; 0 for one-part formats.
+constexpr int64_t SideBytes(CacheFormat format) noexcept {
+  int64_t bytes = 0;
+  VisitFormat(format, [&](auto tag) { bytes = decltype(tag)::Type::kSideBytes; });
+  return bytes;
+}
+
+// Columns that the format fixes; 0 when any width will do.
+constexpr int64_t FixedWidth(CacheFormat format) noexcept {
+  int64_t width = 0;
+  VisitFormat(format, [&](auto tag) { width = decltype(tag)::Type::kWidth; });
+  return width;
+}
+
+constexpr bool HasTensorScale(CacheFormat format) noexcept {
+  bool has = false;
+  VisitFormat(format, [&](auto tag) { has = decltype(tag)::Type::kHasTensorScale; });
+  return has;
 }
 
 // Alignment that data, block_stride and row_stride must keep; 0 for an unknown format.

@@ -18,12 +18,14 @@ template <class T>
 struct Latent {
   using Element = T;
   static constexpr size_t kAlignment = alignof(T);
+  static constexpr int64_t kWidth = 0;
+  static constexpr int64_t kSideBytes = 0;
+  static constexpr bool kHasTensorScale = false;
   static constexpr int64_t RecordBytes(int64_t width) noexcept {
     return width * static_cast<int64_t>(sizeof(T));
   }
 
-  // Scalar reader, for references and tests.
-  static float DecodeColumn(const std::byte* record, int64_t column) noexcept {
+  static float DecodeColumn(const std::byte* record, const std::byte*, int64_t column) noexcept {
     T element;
     std::memcpy(&element, record + column * static_cast<int64_t>(sizeof(T)), sizeof(T));
     return ToFloat(element);
@@ -38,7 +40,8 @@ struct Latent {
 
 // Reader of the attend kernel: one record as a row of the engine's elements.
 template <class T, class Element>
-void DecodeRecord(Latent<T>, const std::byte* record, int64_t width, Element* row) {
+void DecodeRecord(Latent<T>, const std::byte* record, const std::byte*, int64_t width,
+                  Element* row) {
   ConvertRow(reinterpret_cast<const T*>(record), row, width);
 }
 

@@ -3,6 +3,7 @@
 #ifndef LATHE_DISPATCH_HOST_CHECK_H_
 #define LATHE_DISPATCH_HOST_CHECK_H_
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -84,13 +85,20 @@ ByteRange RangeOf(const IndexView<R>& v) {
                    : RangeOf(v.data, v.is_int64 ? sizeof(int64_t) : sizeof(int32_t), v.extent,
                              v.stride, R);
 }
+// From the first byte of a page to past its last: records, then side rows where the format has them.
+template <class Byte>
+int64_t PageBytes(const BasicPagedCache<Byte>& cache, int64_t width) {
+  const int64_t side = SideBytes(cache.format);
+  if (side > 0) return SaturatingMul(cache.block_size, SaturatingAdd(cache.row_stride, side));
+  return SaturatingAdd(SaturatingMul(cache.block_size - 1, cache.row_stride),
+                       RecordBytes(cache.format, width));
+}
 template <class Byte>
 ByteRange RangeOf(const BasicPagedCache<Byte>& cache, int64_t width) {
   if (cache.data == nullptr || cache.num_blocks == 0) return {};
   const auto begin = reinterpret_cast<uintptr_t>(cache.data);
-  const int64_t last =
-      (cache.num_blocks - 1) * cache.block_stride + (cache.block_size - 1) * cache.row_stride;
-  return {begin, begin + static_cast<uintptr_t>(last + RecordBytes(cache.format, width))};
+  const int64_t last = (cache.num_blocks - 1) * cache.block_stride;
+  return {begin, begin + static_cast<uintptr_t>(last + PageBytes(cache, width))};
 }
 
 inline Status CheckExtent(const char* name, int64_t dim, int64_t extent, int64_t expected) {
@@ -231,6 +239,16 @@ Status CheckCache(const char* name, const BasicPagedCache<Byte>& cache, int64_t 
         .Is(static_cast<int64_t>(cache.format))
         .Must("be a known CacheFormat");
   }
+  if (const int64_t fixed = FixedWidth(cache.format); fixed != 0 && width != fixed) {
+    return Invalid(name, ".format")
+        .Is(static_cast<int64_t>(cache.format))
+        .Must("be one for the width in use; this one's is", fixed);
+  }
+  if (HasTensorScale(cache.format) && !(cache.scale > 0.0f && std::isfinite(cache.scale))) {
+    return Invalid(name, ".scale")
+        .IsReal(static_cast<double>(cache.scale))
+        .Must("be finite and above 0");
+  }
   if (cache.num_blocks < 0)
     return Invalid(name, ".num_blocks").Is(cache.num_blocks).Must("be at least", 0);
   if (cache.block_size < 1)
@@ -240,14 +258,15 @@ Status CheckCache(const char* name, const BasicPagedCache<Byte>& cache, int64_t 
         .Is(cache.row_stride)
         .Must("be at least a record's bytes,", record);
   }
-  const int64_t page = SaturatingAdd(SaturatingMul(cache.block_size - 1, cache.row_stride), record);
-  // Pages may also interleave (rows of all pages at one slot together), as long as no records meet.
+  const int64_t page = PageBytes(cache, width);
+  // One-part pages may also interleave (rows of all pages at one slot together), as long as no records meet.
   int64_t pages = 0;  // bytes from the first page to the last
   if (cache.num_blocks > 1) {
     if (cache.block_stride >= record)
       pages = SaturatingMul(cache.num_blocks - 1, cache.block_stride);
     if (cache.block_stride < page &&
-        (cache.block_stride < record || cache.row_stride < SaturatingAdd(pages, record))) {
+        (SideBytes(cache.format) > 0 || cache.block_stride < record ||
+         cache.row_stride < SaturatingAdd(pages, record))) {
       return Invalid(name, ".block_stride")
           .Is(cache.block_stride)
           .Must("be at least a page's bytes,", page);

@@ -203,7 +203,9 @@ class DecodeRun {
     call_.num_heads = plan.shape.num_heads;
     call_.qk_dim = plan.shape.head_dim();
     call_.v_dim = plan.shape.kv_lora_rank;
-    call_.scale_log2 = plan.options.softmax_scale * kLog2E;
+    // A scale of the whole cache costs nothing here, and rounds nothing.
+    call_.value_scale = HasTensorScale(plan.format) ? args.keys.cache.scale : 1.0f;
+    call_.scale_log2 = plan.options.softmax_scale * kLog2E * call_.value_scale;
     call_.causal = plan.options.causal;
     if (plan.options.precision == Precision::kAuto) call_.residual_keys = kResidualKeys;
     call_.q_nope = is_split ? args.q_nope : args.q;

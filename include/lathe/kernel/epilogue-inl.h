@@ -61,7 +61,7 @@ void FinishRow(const AttendCall& call, int64_t token, int64_t head, const RowSta
     std::memset(out, 0, static_cast<size_t>(call.v_dim) * SizeOf(call.out.dtype));
     return;
   }
-  double factor = 1.0 / static_cast<double>(row.l);
+  double factor = static_cast<double>(call.value_scale) / static_cast<double>(row.l);
   if (!call.attn_sink.empty()) {
     const double sink = static_cast<double>(call.attn_sink.data[head * call.attn_sink.stride[0]]);
     factor /= 1.0 + std::exp(sink - lse2 * kLn2);

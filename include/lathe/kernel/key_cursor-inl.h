@@ -5,6 +5,7 @@
 struct KeyTile {
   // Rows past `count` point to zeros, as far as the kernels read ahead.
   const std::byte* rows[kTileKeys + kScoreTokens];
+  const std::byte* sides[kTileKeys];  // of formats whose pages have a second part
   int64_t begin = 0;  // position, or entry of the list, of the first key
   int64_t count = 0;
 };
@@ -13,6 +14,7 @@ class KeyCursor {
  public:
   KeyCursor(const AttendCall& call, const AttendTask& task, const std::byte* zeros)
       : keys_(call.keys), seq_(task.seq), zeros_(zeros) {
+    side_bytes_ = SideBytes(keys_.cache.format);
     has_list_ = keys_.has_indices();
     if (!has_list_) return;
     list_row_ = task.token_begin + task.row_begin / call.num_heads;
@@ -33,32 +35,33 @@ class KeyCursor {
   // The next up to kTileKeys live keys; count 0 when there are none left.
   void Next(KeyTile& tile) {
     tile.begin = at_;
-    tile.count = has_list_ ? NextOfList(tile.rows) : NextOfRange(tile.rows);
+    tile.count = has_list_ ? NextOfList(tile) : NextOfRange(tile);
     for (int64_t t = tile.count; t < kTileKeys + kScoreTokens; ++t) tile.rows[t] = zeros_;
   }
 
  private:
-  const std::byte* Record(int64_t block, int64_t slot) const {
-    return keys_.cache.data + block * keys_.cache.block_stride + slot * keys_.cache.row_stride;
+  void Place(KeyTile& tile, int64_t at, int64_t block, int64_t slot) const {
+    const std::byte* page = keys_.cache.data + block * keys_.cache.block_stride;
+    tile.rows[at] = page + slot * keys_.cache.row_stride;
+    if (side_bytes_ == 0) return;
+    tile.sides[at] = page + keys_.cache.block_size * keys_.cache.row_stride + slot * side_bytes_;
   }
 
-  int64_t NextOfRange(const std::byte** rows) {
+  int64_t NextOfRange(KeyTile& tile) {
     const int64_t block_size = keys_.cache.block_size;
     const int64_t left = end_ - at_;
     const int64_t count = left < kTileKeys ? left : kTileKeys;
     int64_t page = at_ / block_size;
     int64_t slot = at_ % block_size;
     for (int64_t t = 0; t < count; ++page, slot = 0) {
-      const std::byte* record = Record(keys_.block_table(seq_, page), slot);
-      for (; slot < block_size && t < count; ++slot, record += keys_.cache.row_stride) {
-        rows[t++] = record;
-      }
+      const int64_t block = keys_.block_table(seq_, page);
+      for (; slot < block_size && t < count; ++slot) Place(tile, t++, block, slot);
     }
     at_ += count;
     return count;
   }
 
-  int64_t NextOfList(const std::byte** rows) {
+  int64_t NextOfList(KeyTile& tile) {
     const int64_t block_size = keys_.cache.block_size;
     int64_t count = 0;
     for (; at_ < end_ && count < kTileKeys; ++at_) {
@@ -67,7 +70,7 @@ class KeyCursor {
       const int64_t page = index / block_size;
       const int64_t block =
           keys_.index_space == IndexSpace::kPhysical ? page : keys_.block_table(seq_, page);
-      rows[count++] = Record(block, index % block_size);
+      Place(tile, count++, block, index % block_size);
     }
     return count;
   }
@@ -75,6 +78,7 @@ class KeyCursor {
   const KeySet& keys_;
   int64_t seq_;
   const std::byte* zeros_;
+  int64_t side_bytes_ = 0;
   bool has_list_ = false;
   int64_t list_row_ = 0;
   int64_t limit_ = 0;

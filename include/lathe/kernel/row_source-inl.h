@@ -3,12 +3,14 @@
 // such rows already, or a tile of them is decoded once, for all query rows, into scratch rows of the
 // engine's element type, padded with zero columns.
 
-using DecodeRowFn = void (*)(const std::byte* record, int64_t width, std::byte* row);
+using DecodeRowFn = void (*)(const std::byte* record, const std::byte* side, int64_t width,
+                             std::byte* row);
 
 // The decoder of one format into one element type, found by the formats' own overloads of DecodeRecord.
 template <class Format, class Element>
-void DecodeRowBytes(const std::byte* record, int64_t width, std::byte* row) {
-  DecodeRecord(Format{}, record, width, reinterpret_cast<Element*>(row));
+void DecodeRowBytes(const std::byte* record, const std::byte* side, int64_t width,
+                    std::byte* row) {
+  DecodeRecord(Format{}, record, side, width, reinterpret_cast<Element*>(row));
 }
 
 template <class A>
@@ -48,7 +50,7 @@ class RowSource {
         PrefetchToL2(next.rows[t] + at);
       }
       Element* row = scratch_ + t * padded_;
-      decode_(tile.rows[t], width_, reinterpret_cast<std::byte*>(row));
+      decode_(tile.rows[t], tile.sides[t], width_, reinterpret_cast<std::byte*>(row));
       tile.rows[t] = reinterpret_cast<const std::byte*>(row);
     }
   }

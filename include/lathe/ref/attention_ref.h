@@ -24,9 +24,9 @@ inline double At(const In<3>& v, int64_t i, int64_t j, int64_t k) {
   const int64_t offset = i * v.stride[0] + j * v.stride[1] + k * v.stride[2];
   const std::byte* element = v.data + offset * static_cast<int64_t>(SizeOf(v.dtype));
   switch (v.dtype) {
-    case DType::kFloat32: return Latent<float>::DecodeColumn(element, 0);
-    case DType::kFloat16: return Latent<float16>::DecodeColumn(element, 0);
-    case DType::kBFloat16: return Latent<bfloat16>::DecodeColumn(element, 0);
+    case DType::kFloat32: return Latent<float>::DecodeColumn(element, nullptr, 0);
+    case DType::kFloat16: return Latent<float16>::DecodeColumn(element, nullptr, 0);
+    case DType::kBFloat16: return Latent<bfloat16>::DecodeColumn(element, nullptr, 0);
   }
   return std::numeric_limits<double>::quiet_NaN();
 }
@@ -35,10 +35,15 @@ inline double At(const In<3>& v, int64_t i, int64_t j, int64_t k) {
 inline std::vector<double> DecodeRow(const PagedCache& cache, int64_t block, int64_t slot,
                                      int64_t width) {
   std::vector<double> row(static_cast<size_t>(width));
-  const std::byte* record = cache.data + block * cache.block_stride + slot * cache.row_stride;
+  const std::byte* page = cache.data + block * cache.block_stride;
+  const std::byte* record = page + slot * cache.row_stride;
+  const std::byte* sides = page + cache.block_size * cache.row_stride;
   VisitFormat(cache.format, [&](auto tag) {
+    using Format = typename decltype(tag)::Type;
+    const double scale = Format::kHasTensorScale ? cache.scale : 1.0f;
     for (int64_t c = 0; c < width; ++c) {
-      row[static_cast<size_t>(c)] = decltype(tag)::Type::DecodeColumn(record, c);
+      row[static_cast<size_t>(c)] =
+          scale * Format::DecodeColumn(record, sides + slot * Format::kSideBytes, c);
     }
   });
   return row;
