@@ -12,6 +12,13 @@ LATHE_INLINE VU RoundToBFloat16(VF v) {
   return hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(v)), quiet, rounded);  // in the upper 16 bits
 }
 
+// Highway emulates float16 where the hardware lacks it, and takes its NaN and infinities for numbers then.
+#if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2 && !defined(HWY_DISABLE_F16C)) || HWY_ARCH_ARM_A64
+constexpr bool kNativeFloat16 = true;
+#else
+constexpr bool kNativeFloat16 = false;
+#endif
+
 LATHE_INLINE VF LoadFloats(const float* from) { return hn::LoadU(F32(), from); }
 
 LATHE_INLINE VF LoadFloats(const bfloat16* from) {
@@ -20,8 +27,14 @@ LATHE_INLINE VF LoadFloats(const bfloat16* from) {
 }
 
 LATHE_INLINE VF LoadFloats(const float16* from) {
-  const hn::Rebind<hwy::float16_t, F32> df16;
-  return hn::PromoteTo(F32(), hn::BitCast(df16, hn::LoadU(U16(), &from->bits)));
+  if constexpr (kNativeFloat16) {
+    const hn::Rebind<hwy::float16_t, F32> df16;
+    return hn::PromoteTo(F32(), hn::BitCast(df16, hn::LoadU(U16(), &from->bits)));
+  } else {
+    HWY_ALIGN float lanes[kLanes];
+    for (int64_t i = 0; i < kLanes; ++i) lanes[i] = ToFloat(from[i]);
+    return hn::Load(F32(), lanes);
+  }
 }
 
 LATHE_INLINE void StoreFloats(VF v, float* to) { hn::StoreU(v, F32(), to); }
@@ -31,8 +44,14 @@ LATHE_INLINE void StoreFloats(VF v, bfloat16* to) {
 }
 
 LATHE_INLINE void StoreFloats(VF v, float16* to) {
-  const hn::Rebind<hwy::float16_t, F32> df16;
-  hn::StoreU(hn::BitCast(U16(), hn::DemoteTo(df16, v)), U16(), &to->bits);
+  if constexpr (kNativeFloat16) {
+    const hn::Rebind<hwy::float16_t, F32> df16;
+    hn::StoreU(hn::BitCast(U16(), hn::DemoteTo(df16, v)), U16(), &to->bits);
+  } else {
+    HWY_ALIGN float lanes[kLanes];
+    hn::Store(v, F32(), lanes);
+    for (int64_t i = 0; i < kLanes; ++i) to[i] = FromFloat<float16>(lanes[i]);
+  }
 }
 
 template <class From, class To>
