@@ -106,7 +106,7 @@ TEST_CASE("a float32 cache gives the golden output", "[mla_decode][golden]") {
   }
 }
 
-// What rounding of query and cache to bfloat16 (relative errors uniform within 2^-9) may change in
+// What rounding of query and cache to bfloat16 (relative errors uniform within 2^-8) may change in
 // column c of a row, eight standard deviations. Per key: the score's products, twice, then the
 // value. And a query's column has the same error for all keys, which its own value column does not
 // average out.
@@ -116,7 +116,7 @@ struct RoundingEffect {
 };
 
 RoundingEffect EffectOfRounding(const MlaV3& golden, size_t row) {
-  constexpr double kUnit = 1.0 / 512 / 1.7320508, kScale = 0.07216878364870322, kSigmas = 8.0;
+  constexpr double kUnit = 1.0 / 256 / 1.7320508, kScale = 0.07216878364870322, kSigmas = 8.0;
   const float* q = &golden.q[row * (kRank + kRope)];
   RoundingEffect effect{std::vector<double>(kRank), 0.0};
   std::vector<double> second_moment(kRank);
