@@ -17,7 +17,7 @@ enum class Carry {
 constexpr int kAccumulateRows = 6;
 constexpr int64_t kValueColumns = kValueVectors * kLanes;
 
-template <class A, int kRows, Carry kCarry>
+template <class A, class Stored, int kRows, Carry kCarry>
 LATHE_INLINE void AccumulateBlock(const std::byte* const* rows, int64_t tokens, int64_t column,
                                   const uint32_t* HWY_RESTRICT p, int64_t p_stride,
                                   float* HWY_RESTRICT o, int64_t o_stride,
@@ -34,7 +34,7 @@ LATHE_INLINE void AccumulateBlock(const std::byte* const* rows, int64_t tokens, 
   }
   for (int64_t t = 0; t < tokens; t += A::kStepTokens, p += p_stride) {
     VU x[kValueVectors];
-    A::LoadValues(rows + t, column, x);
+    A::template LoadValues<Stored>(rows + t, column, x);
     LATHE_UNROLL
     for (int r = 0; r < kRows; ++r) {
       const VU weight = hn::Set(U32(), p[r]);
@@ -49,7 +49,7 @@ LATHE_INLINE void AccumulateBlock(const std::byte* const* rows, int64_t tokens, 
   }
 }
 
-template <class A, Carry kCarry>
+template <class A, class Stored, Carry kCarry>
 HWY_NOINLINE void AccumulateTile(const std::byte* const* rows, int64_t tokens, int64_t v_columns,
                                  const uint32_t* p, int64_t p_stride, int64_t num_rows, float* o,
                                  int64_t o_stride, const float* alpha) {
@@ -64,7 +64,7 @@ HWY_NOINLINE void AccumulateTile(const std::byte* const* rows, int64_t tokens, i
       switch (count) {
 #define LATHE_CASE(n)                                                                           \
   case n:                                                                                       \
-    AccumulateBlock<A, n, kCarry>(rows, tokens, column, p + r, p_stride, to, o_stride, alpha + r); \
+    AccumulateBlock<A, Stored, n, kCarry>(rows, tokens, column, p + r, p_stride, to, o_stride, alpha + r); \
     break;
         LATHE_CASE(1)
         LATHE_CASE(2)
@@ -80,23 +80,36 @@ HWY_NOINLINE void AccumulateTile(const std::byte* const* rows, int64_t tokens, i
   }
 }
 
+template <class A, class Stored, class... Args>
+void AccumulateStored(Carry carry, const Args&... args) {
+  switch (carry) {
+    case Carry::kNone: return AccumulateTile<A, Stored, Carry::kNone>(args...);
+    case Carry::kKeep: return AccumulateTile<A, Stored, Carry::kKeep>(args...);
+    case Carry::kRescale: return AccumulateTile<A, Stored, Carry::kRescale>(args...);
+  }
+}
+
+// f(T{}) for the type of the rows, among those that the arithmetic reads.
+template <class A, class F>
+LATHE_INLINE void VisitStored(DType type, const F& f) {
+  if constexpr (A::template ReadsValues<float>()) {
+    if (type == DType::kFloat32) return f(float{});
+  }
+  if constexpr (A::template ReadsValues<float16>()) {
+    if (type == DType::kFloat16) return f(float16{});
+  }
+  if constexpr (A::template ReadsValues<bfloat16>()) {
+    if (type == DType::kBFloat16) return f(bfloat16{});
+  }
+}
+
 // `tokens` is a multiple of 2, `v_columns` of 64; `rows` past the live ones must point to zeros.
 template <class A>
-void Accumulate(Carry carry, const std::byte* const* rows, int64_t tokens, int64_t v_columns,
-                const uint32_t* p, int64_t p_stride, int64_t num_rows, float* o, int64_t o_stride,
-                const float* alpha) {
-  switch (carry) {
-    case Carry::kNone:
-      AccumulateTile<A, Carry::kNone>(rows, tokens, v_columns, p, p_stride, num_rows, o, o_stride,
-                                      alpha);
-      break;
-    case Carry::kKeep:
-      AccumulateTile<A, Carry::kKeep>(rows, tokens, v_columns, p, p_stride, num_rows, o, o_stride,
-                                      alpha);
-      break;
-    case Carry::kRescale:
-      AccumulateTile<A, Carry::kRescale>(rows, tokens, v_columns, p, p_stride, num_rows, o,
-                                         o_stride, alpha);
-      break;
-  }
+void Accumulate(DType row_type, Carry carry, const std::byte* const* rows, int64_t tokens,
+                int64_t v_columns, const uint32_t* p, int64_t p_stride, int64_t num_rows, float* o,
+                int64_t o_stride, const float* alpha) {
+  VisitStored<A>(row_type, [&](auto stored) {
+    AccumulateStored<A, decltype(stored)>(carry, rows, tokens, v_columns, p, p_stride, num_rows, o,
+                                          o_stride, alpha);
+  });
 }

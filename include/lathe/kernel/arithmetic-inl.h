@@ -5,7 +5,8 @@
 //   word        4 bytes of a row: one float, or a pair of bfloat16. Scores multiply words with words.
 //   MulAdd      acc += word . word, one float32 result per lane
 //   step        tokens that P x V takes at once: 1, or 2 (bf16 dots sum over pairs of tokens)
-//   LoadValues  kValueVectors vectors of value columns of one step; their column order is that of O
+//   LoadValues  kValueVectors vectors of value columns of one step, from rows of a type for which
+//               ReadsValues() is true; their column order is that of O
 //   P           one word per step and row: a float, or the bfloat16 weights of two tokens
 //   residual    what packing lost of a weight: nothing, or the bits below bfloat16
 
@@ -22,10 +23,17 @@ struct FloatArithmetic {
     return hn::MulAdd(hn::BitCast(F32(), a), hn::BitCast(F32(), b), acc);
   }
 
+  template <class Stored>
+  static constexpr bool ReadsValues() {
+    return std::is_same_v<Stored, float> || std::is_same_v<Stored, float16> ||
+           std::is_same_v<Stored, bfloat16>;
+  }
+
+  template <class Stored>
   static LATHE_INLINE void LoadValues(const std::byte* const* rows, int64_t column, VU* x) {
-    const auto* row = reinterpret_cast<const uint32_t*>(rows[0]) + column;
+    const auto* row = reinterpret_cast<const Stored*>(rows[0]) + column;
     LATHE_UNROLL
-    for (int j = 0; j < kValueVectors; ++j) x[j] = hn::LoadU(U32(), row + j * kLanes);
+    for (int j = 0; j < kValueVectors; ++j) x[j] = hn::BitCast(U32(), LoadFloats(row + j * kLanes));
   }
 
   // The weights of one step, from the probabilities of its tokens.
@@ -58,8 +66,14 @@ struct BFloat16Arithmetic {
                                          sum1);
   }
 
+  template <class Stored>
+  static constexpr bool ReadsValues() {
+    return std::is_same_v<Stored, bfloat16>;
+  }
+
   // Two rows become pairs of the same column by interleaving inside 128-bit blocks: one unpack a vector,
   // no memory pass. That leaves the columns of O in the order of Position().
+  template <class Stored>
   static LATHE_INLINE void LoadValues(const std::byte* const* rows, int64_t column, VU* x) {
     const hn::Repartition<uint16_t, F32> du16;
     const auto* row0 = reinterpret_cast<const uint16_t*>(rows[0]) + column;

@@ -174,12 +174,26 @@ class AttendBlock {
     }
   }
 
+  // S^T of a tile. A step may score up to kScoreTokens - 1 rows more than there are: they are zeros.
+  void ScoreTile(const RowSource<A>& source, const KeyTile& tile, const KeyTile& next) {
+    const std::byte* widened[kScoreTokens];
+    for (int64_t t = 0; t < tile.count;) {
+      // Two tokens alone are bound by latency, yet cheaper than a padded step.
+      const bool is_short = tile.count - t <= 2;
+      const int64_t step = is_short ? 2 : kScoreTokens;
+      const std::byte* const* rows = source.LoadKeys(tile, next, t, step, widened);
+      const std::byte* const* ahead =
+          source.keys_in_place() && next.count > 0 ? next.rows + t : nullptr;
+      const auto score = is_short ? ScoreStep<A, 2> : ScoreStep<A, kScoreTokens>;
+      score(rows, ahead, q_, source.words(), task_->num_rows, s_ + t * padded_rows_, padded_rows_);
+      t += step;
+    }
+  }
+
   void RunTile(const RowSource<A>& source, KeyTile& tile, const KeyTile& next, Carry carry,
                const SoftmaxState& state, float* o) {
     const int64_t tokens = RoundUp(tile.count, 2);
-    const bool prefetch = source.in_place() && next.count > 0;
-    Score<A>(tile.rows, prefetch ? next.rows : nullptr, tokens, q_, source.words(),
-             task_->num_rows, s_, padded_rows_);
+    ScoreTile(source, tile, next);
     const bool all_see_all =
         all_see_.begin <= tile.begin && all_see_.end >= tile.begin + tile.count;
     const bool is_masked = tokens != tile.count || (!HasList() && !all_see_all);
@@ -194,14 +208,15 @@ class AttendBlock {
                                   residual);
     if (moved && carry == Carry::kKeep) carry = Carry::kRescale;
     const auto* p = reinterpret_cast<const uint32_t*>(s_);
-    const int64_t isolated = is_masked && !HasList() ? IsolateNonFinite(tile) : 0;
-    Accumulate<A>(carry, tile.rows, tokens, v_stride_, p, padded_rows_, task_->num_rows, o,
+    const DType type = source.value_type();
+    const int64_t isolated = is_masked && !HasList() ? IsolateNonFinite(type, tile) : 0;
+    Accumulate<A>(type, carry, tile.rows, tokens, v_stride_, p, padded_rows_, task_->num_rows, o,
                   v_stride_, state.alpha);
     if (residual != nullptr) {
-      Accumulate<A>(Carry::kKeep, tile.rows, tokens, v_stride_, residual, padded_rows_,
+      Accumulate<A>(type, Carry::kKeep, tile.rows, tokens, v_stride_, residual, padded_rows_,
                     task_->num_rows, o, v_stride_, state.alpha);
     }
-    if (isolated > 0) AddIsolated(isolated, p, o);
+    if (isolated > 0) AddIsolated(type, isolated, p, o);
   }
 
   bool HasList() const { return call_->keys.has_indices(); }
@@ -221,19 +236,24 @@ class AttendBlock {
 
   // A weight of 0 does not keep a NaN or Inf value out of a row (0 * NaN): where some rows do not see a
   // key whose value is not finite, that key is taken out of P x V and added for the rows that see it.
-  int64_t IsolateNonFinite(KeyTile& tile) {
+  int64_t IsolateNonFinite(DType type, KeyTile& tile) {
     int64_t count = 0;
     for (int64_t t = 0; t < tile.count; ++t) {
       const int64_t position = tile.begin + t;
       if (position >= all_see_.begin && position < all_see_.end) continue;
-      if (IsFinite(reinterpret_cast<const Element*>(tile.rows[t]))) continue;
+      bool is_finite = true;
+      VisitStored<A>(type, [&](auto stored) {
+        is_finite = IsFinite(reinterpret_cast<const decltype(stored)*>(tile.rows[t]));
+      });
+      if (is_finite) continue;
       isolated_[count++] = {t, tile.rows[t]};
       tile.rows[t] = reinterpret_cast<const std::byte*>(zeros_);
     }
     return count;
   }
 
-  bool IsFinite(const Element* row) const {
+  template <class Stored>
+  bool IsFinite(const Stored* row) const {
     const F32 d;
     VF acc = hn::Zero(d);
     for (int64_t c = 0; c < v_stride_; c += kLanes) {
@@ -243,16 +263,18 @@ class AttendBlock {
     return hn::AllTrue(d, hn::Eq(acc, hn::Zero(d)));
   }
 
-  void AddIsolated(int64_t count, const uint32_t* p, float* o) const {
+  void AddIsolated(DType type, int64_t count, const uint32_t* p, float* o) const {
     for (int64_t i = 0; i < count; ++i) {
       const int64_t t = isolated_[i].token;
-      const auto* value = reinterpret_cast<const Element*>(isolated_[i].row);
       for (int64_t r = 0; r < task_->num_rows; ++r) {
         if (t < mask_begin_[r] || t >= mask_end_[r]) continue;
         const float weight = A::Weight(p, padded_rows_, t, r);
-        for (int64_t c = 0; c < call_->v_dim; ++c) {
-          o[r * v_stride_ + A::Position(c)] += weight * ToFloat(value[c]);
-        }
+        VisitStored<A>(type, [&](auto stored) {
+          const auto* value = reinterpret_cast<const decltype(stored)*>(isolated_[i].row);
+          for (int64_t c = 0; c < call_->v_dim; ++c) {
+            o[r * v_stride_ + A::Position(c)] += weight * ToFloat(value[c]);
+          }
+        });
       }
     }
   }

@@ -22,6 +22,16 @@ constexpr bool kNativeFloat16 = false;
 LATHE_INLINE VF LoadFloats(const float* from) { return hn::LoadU(F32(), from); }
 
 LATHE_INLINE VF LoadFloats(const bfloat16* from) {
+  if constexpr (kLanes == 8) {
+    // One shuffle inside 128-bit blocks, in place of widening across them and shifting.
+    const hn::Repartition<uint8_t, F32> du8;
+    constexpr uint8_t kZero = 0x80;
+    HWY_ALIGN static constexpr uint8_t kUpperHalves[32] = {
+        kZero, kZero, 0, 1, kZero, kZero, 2,  3,  kZero, kZero, 4,  5,  kZero, kZero, 6,  7,
+        kZero, kZero, 8, 9, kZero, kZero, 10, 11, kZero, kZero, 12, 13, kZero, kZero, 14, 15};
+    const auto twice = hn::LoadDup128(du8, reinterpret_cast<const uint8_t*>(from));
+    return hn::BitCast(F32(), hn::TableLookupBytesOr0(twice, hn::Load(du8, kUpperHalves)));
+  }
   const auto bits = hn::LoadU(U16(), &from->bits);
   return hn::BitCast(F32(), hn::ShiftLeft<16>(hn::PromoteTo(U32(), bits)));
 }

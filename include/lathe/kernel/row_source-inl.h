@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// RowSource: what stands between records in the cache and rows an engine can read. Either the records are
-// such rows already, or a tile of them is decoded once, for all query rows, into scratch rows of the
-// engine's element type, padded with zero columns.
+// RowSource: what stands between records in the cache and rows an engine can read. One of
+//
+//   in place   the records are such rows
+//   widened    P x V reads the records (16-bit, by the float32 engine); for the scores, the few rows of a
+//              step are widened into scratch that stays in L1, once for all query rows
+//   decoded    a tile of records is decoded, once for all query rows, into scratch rows of the engine's
+//              element type, padded with zero columns
+//
+// Widening whole tiles lost: writing and reading them back through L2 took 15 % of the time at 16 rows.
 
 using DecodeRowFn = void (*)(const std::byte* record, const std::byte* side, int64_t width,
                              std::byte* row);
@@ -24,42 +30,75 @@ class RowSource {
 
   static int64_t PaddedWidth(int64_t qk_dim) { return RoundUp(qk_dim, kColumns); }
 
+  // `scratch`: kTileKeys rows of padded width.
   RowSource(const AttendCall& call, Element* scratch)
       : width_(call.qk_dim), padded_(PaddedWidth(call.qk_dim)), scratch_(scratch) {
-    VisitFormat(call.keys.cache.format, [this, &call](auto tag) {
+    const bool has_whole_vectors =
+        call.qk_dim % kInPlaceColumns == 0 && call.v_dim % kColumns == 0;
+    VisitFormat(call.keys.cache.format, [this, has_whole_vectors](auto tag) {
       using Format = typename decltype(tag)::Type;
-      in_place_ = std::is_same_v<typename Format::Element, Element> &&
-                  call.qk_dim % kInPlaceColumns == 0 && call.v_dim % kColumns == 0;
+      using Stored = typename Format::Element;
+      if constexpr (A::template ReadsValues<Stored>()) {
+        if (has_whole_vectors) {
+          values_in_place_ = true;
+          value_type_ = kDTypeOf<Stored>;
+          keys_in_place_ = std::is_same_v<Stored, Element>;
+        }
+      }
       decode_ = DecodeRowBytes<Format, Element>;
-      record_bytes_ = Format::RecordBytes(call.qk_dim);
+      record_bytes_ = Format::RecordBytes(width_);
     });
-    if (in_place_) return;
+    if (values_in_place_) return;
     for (int64_t t = 0; t < kTileKeys; ++t) {
       for (int64_t c = width_; c < padded_; ++c) scratch_[t * padded_ + c] = Element{};
     }
   }
 
-  bool in_place() const { return in_place_; }
-  int64_t words() const { return (in_place_ ? width_ : padded_) / A::kWordElements; }
+  int64_t words() const { return (values_in_place_ ? width_ : padded_) / A::kWordElements; }
 
-  // Makes tile.rows readable by the engine; `next` is fetched meanwhile when rows are decoded.
+  // The type of a tile's rows as P x V reads them, after Load.
+  DType value_type() const { return value_type_; }
+
+  // Whether the score kernel reads the cache itself, and so is the one to fetch the next tile's rows.
+  bool keys_in_place() const { return keys_in_place_; }
+
+  // Makes tile.rows readable for P x V.
   void Load(KeyTile& tile, const KeyTile& next) const {
-    if (in_place_) return;
+    if (values_in_place_) return;
     for (int64_t t = 0; t < tile.count; ++t) {
-      for (int64_t at = 0; at < record_bytes_ && t < next.count; at += 64) {
-        PrefetchToL2(next.rows[t] + at);
-      }
-      Element* row = scratch_ + t * padded_;
-      decode_(tile.rows[t], tile.sides[t], width_, reinterpret_cast<std::byte*>(row));
-      tile.rows[t] = reinterpret_cast<const std::byte*>(row);
+      if (t < next.count) Prefetch(next.rows[t]);
+      tile.rows[t] = Decode(tile.rows[t], tile.sides[t], t);
     }
   }
 
+  // Rows [t, t + n) of a loaded tile as the score kernel reads them; `to` has room for n.
+  const std::byte* const* LoadKeys(const KeyTile& tile, const KeyTile& next, int64_t t, int64_t n,
+                                   const std::byte** to) const {
+    if (keys_in_place_ || !values_in_place_) return tile.rows + t;
+    for (int64_t i = 0; i < n; ++i) {
+      if (t + i < next.count) Prefetch(next.rows[t + i]);
+      to[i] = t + i < tile.count ? Decode(tile.rows[t + i], nullptr, i) : tile.rows[t + i];
+    }
+    return to;
+  }
+
  private:
+  void Prefetch(const std::byte* record) const {
+    for (int64_t at = 0; at < record_bytes_; at += 64) PrefetchToL2(record + at);
+  }
+
+  const std::byte* Decode(const std::byte* record, const std::byte* side, int64_t row) const {
+    auto* to = reinterpret_cast<std::byte*>(scratch_ + row * padded_);
+    decode_(record, side, width_, to);
+    return to;
+  }
+
   int64_t width_;
   int64_t padded_;
   Element* scratch_;
-  bool in_place_ = false;
+  bool values_in_place_ = false;
+  bool keys_in_place_ = false;
+  DType value_type_ = kDTypeOf<Element>;
   DecodeRowFn decode_ = nullptr;
   int64_t record_bytes_ = 0;
 };

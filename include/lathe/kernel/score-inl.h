@@ -196,20 +196,3 @@ HWY_NOINLINE void ScoreStep(const std::byte* const* rows, const std::byte* const
   }
 }
 
-// S^T of `tokens` keys. Up to kScoreTokens - 1 rows more are read and scored: the caller points them to
-// zeros. `next`: as many rows of the tile to come, or null.
-template <class A>
-void Score(const std::byte* const* rows, const std::byte* const* next, int64_t tokens,
-           const uint32_t* q, int64_t words, int64_t num_rows, float* s, int64_t s_stride) {
-  for (int64_t t = 0; t < tokens;) {
-    const std::byte* const* ahead = next == nullptr ? nullptr : next + t;
-    // Two tokens alone are bound by latency, yet cheaper than a padded step.
-    if (tokens - t > 2) {
-      ScoreStep<A, kScoreTokens>(rows + t, ahead, q, words, num_rows, s + t * s_stride, s_stride);
-      t += kScoreTokens;
-    } else {
-      ScoreStep<A, 2>(rows + t, ahead, q, words, num_rows, s + t * s_stride, s_stride);
-      t += 2;
-    }
-  }
-}
