@@ -102,14 +102,3 @@ LATHE_INLINE void VisitStored(DType type, const F& f) {
     if (type == DType::kBFloat16) return f(bfloat16{});
   }
 }
-
-// `tokens` is a multiple of 2, `v_columns` of 64; `rows` past the live ones must point to zeros.
-template <class A>
-void Accumulate(DType row_type, Carry carry, const std::byte* const* rows, int64_t tokens,
-                int64_t v_columns, const uint32_t* p, int64_t p_stride, int64_t num_rows, float* o,
-                int64_t o_stride, const float* alpha) {
-  VisitStored<A>(row_type, [&](auto stored) {
-    AccumulateStored<A, decltype(stored)>(carry, rows, tokens, v_columns, p, p_stride, num_rows, o,
-                                          o_stride, alpha);
-  });
-}

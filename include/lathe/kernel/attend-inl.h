@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one attention kernel: a block of query rows against the keys of a task.
+// The one attention kernel: a block of query rows against the keys of a task, on any engine.
 //
 //   pack queries once
 //   for each split:  for each tile of keys (128 or 96):
@@ -14,18 +14,19 @@
 //
 // Which keys, in which format, in which arithmetic and what happens at the end are parameters of it.
 
-template <class A>
+template <class Engine>
 class AttendBlock {
  public:
+  using A = typename Engine::Arithmetic;
   using Element = typename A::Element;
 
   // Carves the scratch of one worker; with a counting arena, measures it.
-  AttendBlock(Arena& arena, int64_t qk_dim, int64_t v_dim, int64_t max_rows) {
+  AttendBlock(Arena& arena, int64_t qk_dim, int64_t v_dim, int64_t max_rows)
+      : engine_(arena, qk_dim, max_rows) {
     const int64_t padded_rows = PaddedRows(max_rows);
     const int64_t padded_width = RowSource<A>::PaddedWidth(qk_dim);
     const auto take = [&arena](int64_t n) { return arena.Take<float>(static_cast<size_t>(n)); };
     v_stride_ = detail::PartialStride(v_dim);
-    q_ = arena.Take<uint32_t>(static_cast<size_t>(padded_rows * padded_width / A::kWordElements));
     s_ = take((kTileKeys + kScoreTokens) * padded_rows);
     o_[0] = take(max_rows * v_stride_);
     o_[1] = take(max_rows * v_stride_);
@@ -54,7 +55,10 @@ class AttendBlock {
                            sizeof(float));
     RowSource<A> source(call, staged_);
     KeyCursor cursor(call, task, reinterpret_cast<const std::byte*>(zeros_));
-    PackQueries(source);
+    // The rows of a tile have not been staged yet: their place is free.
+    engine_.Pack(task.num_rows, source.words(), staged_, [this](int64_t row, Element* to) {
+      LoadQuery(task_->row_begin + row, reinterpret_cast<std::byte*>(to));
+    });
     FindVisible();
     RunSplits(source, cursor);
   }
@@ -87,31 +91,6 @@ class AttendBlock {
     std::memcpy(to.o, o_[0], n * static_cast<size_t>(v_stride_) * sizeof(float));
     std::memcpy(to.m, m_[0], n * sizeof(float));
     std::memcpy(to.l, l_[0], n * sizeof(float));
-  }
-
-  // Words of every row, in the layout of the score kernel's groups. Rows past the last one, and columns
-  // past the last one, are zero.
-  void PackQueries(const RowSource<A>& source) {
-    const int64_t words = source.words();
-    const int64_t width = RowSource<A>::PaddedWidth(call_->qk_dim);
-    uint32_t* to = q_;
-    int64_t row = 0;
-    while (row < task_->num_rows) {
-      const RowGroup group = NextGroup(task_->num_rows - row);
-      for (int64_t i = 0; i < group.rows(); ++i) {
-        // Rows of a tile have not been staged yet: their place is free.
-        Element* query = staged_ + i * width;
-        if (row + i < task_->num_rows) {
-          LoadQuery(task_->row_begin + row + i, reinterpret_cast<std::byte*>(query));
-        } else {
-          std::memset(query, 0, static_cast<size_t>(width) * sizeof(Element));
-        }
-      }
-      PackGroup(reinterpret_cast<const uint32_t*>(staged_), width / A::kWordElements, words, group,
-                to);
-      to += words / group.words * group.vectors * kLanes;
-      row += group.rows();
-    }
   }
 
   // One query row as elements of the engine; the padding of staged rows is zero already.
@@ -174,26 +153,10 @@ class AttendBlock {
     }
   }
 
-  // S^T of a tile. A step may score up to kScoreTokens - 1 rows more than there are: they are zeros.
-  void ScoreTile(const RowSource<A>& source, const KeyTile& tile, const KeyTile& next) {
-    const std::byte* widened[kScoreTokens];
-    for (int64_t t = 0; t < tile.count;) {
-      // Two tokens alone are bound by latency, yet cheaper than a padded step.
-      const bool is_short = tile.count - t <= 2;
-      const int64_t step = is_short ? 2 : kScoreTokens;
-      const std::byte* const* rows = source.LoadKeys(tile, next, t, step, widened);
-      const std::byte* const* ahead =
-          source.keys_in_place() && next.count > 0 ? next.rows + t : nullptr;
-      const auto score = is_short ? ScoreStep<A, 2> : ScoreStep<A, kScoreTokens>;
-      score(rows, ahead, q_, source.words(), task_->num_rows, s_ + t * padded_rows_, padded_rows_);
-      t += step;
-    }
-  }
-
   void RunTile(const RowSource<A>& source, KeyTile& tile, const KeyTile& next, Carry carry,
                const SoftmaxState& state, float* o) {
     const int64_t tokens = RoundUp(tile.count, 2);
-    ScoreTile(source, tile, next);
+    engine_.Score(source, tile, next, s_, padded_rows_);
     const bool all_see_all =
         all_see_.begin <= tile.begin && all_see_.end >= tile.begin + tile.count;
     const bool is_masked = tokens != tile.count || (!HasList() && !all_see_all);
@@ -210,11 +173,11 @@ class AttendBlock {
     const auto* p = reinterpret_cast<const uint32_t*>(s_);
     const DType type = source.value_type();
     const int64_t isolated = is_masked && !HasList() ? IsolateNonFinite(type, tile) : 0;
-    Accumulate<A>(type, carry, tile.rows, tokens, v_stride_, p, padded_rows_, task_->num_rows, o,
-                  v_stride_, state.alpha);
+    engine_.Accumulate(type, carry, tile, tokens, v_stride_, p, padded_rows_, o, v_stride_,
+                       state.alpha);
     if (residual != nullptr) {
-      Accumulate<A>(type, Carry::kKeep, tile.rows, tokens, v_stride_, residual, padded_rows_,
-                    task_->num_rows, o, v_stride_, state.alpha);
+      engine_.Accumulate(type, Carry::kKeep, tile, tokens, v_stride_, residual, padded_rows_, o,
+                         v_stride_, state.alpha);
     }
     if (isolated > 0) AddIsolated(type, isolated, p, o);
   }
@@ -284,11 +247,11 @@ class AttendBlock {
     const std::byte* row;
   };
 
+  Engine engine_;
   const AttendCall* call_ = nullptr;
   const AttendTask* task_ = nullptr;
   int64_t padded_rows_ = 0;
   int64_t v_stride_ = 0;
-  uint32_t* q_;
   float* s_;  // S^T, then P in place
   uint32_t* residual_ = nullptr;
   float* o_[2];
@@ -307,16 +270,16 @@ class AttendBlock {
   Isolated isolated_[kTileKeys];
 };
 
-template <class A>
+template <class Engine>
 void Attend(const AttendCall& call, const AttendTask& task, void* scratch) {
   Arena arena(scratch);
-  AttendBlock<A> block(arena, call.qk_dim, call.v_dim, task.num_rows);
+  AttendBlock<Engine> block(arena, call.qk_dim, call.v_dim, task.num_rows);
   block.Run(call, task);
 }
 
-template <class A>
+template <class Engine>
 size_t AttendScratchBytes(int64_t qk_dim, int64_t v_dim, int64_t max_rows) {
   Arena counting;
-  AttendBlock<A> block(counting, qk_dim, v_dim, max_rows);
+  AttendBlock<Engine> block(counting, qk_dim, v_dim, max_rows);
   return counting.bytes();
 }

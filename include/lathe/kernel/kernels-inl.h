@@ -31,15 +31,17 @@ namespace hn = hwy::HWY_NAMESPACE;
 #include "lathe/kernel/accumulate-inl.h"
 #include "lathe/kernel/key_cursor-inl.h"
 #include "lathe/kernel/row_source-inl.h"
+#include "lathe/kernel/engine-inl.h"
 #include "lathe/kernel/epilogue-inl.h"
 #include "lathe/kernel/attend-inl.h"
 // clang-format on
 
-template <class A>
+template <class Engine>
 constexpr void AddEngine(detail::KernelTable& table) {
+  using A = typename Engine::Arithmetic;
   constexpr auto kIndex = static_cast<size_t>(A::kEngine);
-  table.attend_scratch_bytes[kIndex] = AttendScratchBytes<A>;
-  table.attend[kIndex] = Attend<A>;
+  table.attend_scratch_bytes[kIndex] = AttendScratchBytes<Engine>;
+  table.attend[kIndex] = Attend<Engine>;
   table.fold[kIndex] = Fold<A>;
 }
 
@@ -47,9 +49,9 @@ constexpr detail::KernelTable MakeKernels() {
   detail::KernelTable table;
   table.write_latents = WriteLatents;
   table.merge = Merge;
-  AddEngine<FloatArithmetic>(table);
+  AddEngine<RegisterEngine<FloatArithmetic>>(table);
 #if HWY_NATIVE_DOT_BF16
-  AddEngine<BFloat16Arithmetic>(table);
+  AddEngine<RegisterEngine<BFloat16Arithmetic>>(table);
   table.native_bf16 = true;
 #endif
   return table;

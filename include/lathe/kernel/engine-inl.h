@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// RegisterEngine: scores and P x V in vector registers, for either arithmetic. What the attend kernel asks
+// of an engine:
+//
+//   Arithmetic                    element type, weights, column order of O
+//   (arena, ...)                  carves its scratch, or counts it
+//   Pack(rows)                    the queries of a task, once
+//   Score(tile)                   S^T [token][row] of a tile
+//   Accumulate(P, tile)           O [row][column] += P x V
+//
+// An engine knows registers or tiles, nothing about pages, masks, softmax or results.
+
+template <class A>
+class RegisterEngine {
+ public:
+  using Arithmetic = A;
+  using Element = typename A::Element;
+
+  RegisterEngine(Arena& arena, int64_t qk_dim, int64_t max_rows)
+      : width_(RowSource<A>::PaddedWidth(qk_dim)) {
+    const int64_t words = PaddedRows(max_rows) * width_ / A::kWordElements;
+    q_ = arena.Take<uint32_t>(static_cast<size_t>(words));
+  }
+
+  // load(row, to) writes query row `row` as elements. Rows of padding, and what `load` leaves of a row, are
+  // zero. `staging`: as many rows of padded width as the largest group, zero in the columns of padding.
+  template <class LoadRow>
+  void Pack(int64_t num_rows, int64_t words, Element* staging, const LoadRow& load) {
+    num_rows_ = num_rows;
+    words_ = words;
+    uint32_t* to = q_;
+    for (int64_t row = 0; row < num_rows;) {
+      const RowGroup group = NextGroup(num_rows - row);
+      for (int64_t i = 0; i < group.rows(); ++i) {
+        Element* query = staging + i * width_;
+        if (row + i < num_rows) {
+          load(row + i, query);
+        } else {
+          std::memset(query, 0, static_cast<size_t>(width_) * sizeof(Element));
+        }
+      }
+      PackGroup(reinterpret_cast<const uint32_t*>(staging), width_ / A::kWordElements, words,
+                group, to);
+      to += words / group.words * group.vectors * kLanes;
+      row += group.rows();
+    }
+  }
+
+  // A step may score up to kScoreTokens - 1 rows more than the tile has: they are zeros.
+  void Score(const RowSource<A>& source, const KeyTile& tile, const KeyTile& next, float* s,
+             int64_t s_stride) const {
+    const std::byte* widened[kScoreTokens];
+    for (int64_t t = 0; t < tile.count;) {
+      // Two tokens alone are bound by latency, yet cheaper than a padded step.
+      const bool is_short = tile.count - t <= 2;
+      const int64_t step = is_short ? 2 : kScoreTokens;
+      const std::byte* const* rows = source.LoadKeys(tile, next, t, step, widened);
+      const std::byte* const* ahead =
+          source.keys_in_place() && next.count > 0 ? next.rows + t : nullptr;
+      const auto score = is_short ? ScoreStep<A, 2> : ScoreStep<A, kScoreTokens>;
+      score(rows, ahead, q_, words_, num_rows_, s + t * s_stride, s_stride);
+      t += step;
+    }
+  }
+
+  // `tokens` is a multiple of 2, `v_columns` of 64; rows of the tile past the live ones are zeros.
+  void Accumulate(DType row_type, Carry carry, const KeyTile& tile, int64_t tokens,
+                  int64_t v_columns, const uint32_t* p, int64_t p_stride, float* o,
+                  int64_t o_stride, const float* alpha) const {
+    VisitStored<A>(row_type, [&](auto stored) {
+      AccumulateStored<A, decltype(stored)>(carry, static_cast<const std::byte* const*>(tile.rows),
+                                            tokens, v_columns, p, p_stride, num_rows_, o, o_stride,
+                                            alpha);
+    });
+  }
+
+ private:
+  int64_t width_;
+  uint32_t* q_;
+  int64_t num_rows_ = 0;
+  int64_t words_ = 0;
+};
