@@ -158,17 +158,17 @@ class MlaProblem {
         !s.ok()) {
       return s;
     }
-    Guarded<std::byte> plan_memory(sizes.plan_bytes);
+    plan_memory_.Resize(sizes.plan_bytes);
     const MlaDecodePlan* plan = nullptr;
     if (const Status s = PlanMlaDecode(c_.shape, options, args, num_workers,
-                                       {plan_memory.data(), plan_memory.size()}, &plan);
+                                       {plan_memory_.data(), plan_memory_.size()}, &plan);
         !s.ok()) {
       return s;
     }
     REQUIRE(PlanWorkspaceBytes(*plan) <= sizes.workspace_bytes);
     if (options.target != Target::kAuto) REQUIRE(PlanTarget(*plan) == options.target);
-    Guarded<std::byte> workspace(PlanWorkspaceBytes(*plan));
-    return run(*plan, Buffer{workspace.data(), workspace.size()});
+    workspace_.Resize(PlanWorkspaceBytes(*plan));
+    return run(*plan, Buffer{workspace_.data(), workspace_.size()});
   }
   Status TryRun(size_t num_workers = 1, const Executor& executor = {}) {
     return TryPlanned(num_workers, [&](const MlaDecodePlan& plan, Buffer workspace) {
@@ -312,6 +312,7 @@ class MlaProblem {
 
   MlaCase c_;
   Random random_;
+  Guarded<std::byte> plan_memory_{0}, workspace_{0};
   int64_t num_tokens_ = 0;
   int64_t num_blocks_ = 0;
   int64_t table_columns_ = 0;
