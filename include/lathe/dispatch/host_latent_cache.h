@@ -67,9 +67,14 @@ inline Status WriteLatentCache(const LatentWriteArgs& args, const LatentWriteOpt
   Target target;
   const KernelTable* kernels;
   LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &target, &kernels));
+  LatentWriteArgs call = args;
+  if (call.k_pe.empty()) {  // no columns, copied from somewhere: null is no source even for none
+    call.k_pe = {};
+    call.k_pe.data = args.kv_c.data;
+  }
   // A record takes some 50 ns; fewer than 32 of them are not worth a second thread.
   ForEachRange(executor, args.slot_mapping.extent[0], 32,
-               [&](int64_t begin, int64_t end) { kernels->write_latents(args, begin, end); });
+               [&](int64_t begin, int64_t end) { kernels->write_latents(call, begin, end); });
   return OkStatus();
 }
 
