@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/harness.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "lathe/version.h"
+
+namespace lathe::bench {
+namespace {
+
+constexpr size_t kMaxMemoryBudget = size_t{8} << 30;
+
+#if defined(__clang__)
+constexpr const char* kCompiler = __VERSION__;
+#else
+constexpr const char* kCompiler = "GCC " __VERSION__;
+#endif
+
+std::string Giga(double rate) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.1f", rate * 1e-9);
+  return text;
+}
+
+// These are for the reader's orientation and have no sample beside them: a few more tries.
+template <class F>
+double BestOfSome(const F& probe) {
+  double best = 0.0;
+  for (int i = 0; i < 5; ++i) best = std::max(best, probe());
+  return best;
+}
+
+}  // namespace
+
+Harness::Harness(bool everything, Target only)
+    : everything_(everything),
+      machine_(DescribeMachine()),
+      memory_budget_(std::min(kMaxMemoryBudget, machine_.memory_bytes / 2)) {
+  for (const TargetInfo& target : Targets()) {
+    if (!target.runnable) continue;
+    if (only == Target::kAuto || only == target.target) targets_.push_back(target);
+  }
+  for (size_t n = 1; n < all_threads(); n *= 2) thread_counts_.push_back(n);
+  thread_counts_.push_back(all_threads());
+}
+
+Team& Harness::team(size_t threads) {
+  std::unique_ptr<Team>& team = teams_[threads];
+  if (team == nullptr) team = std::make_unique<Team>(threads);
+  return *team;
+}
+
+ReadProbe& Harness::dram() {
+  if (dram_ == nullptr) {
+    dram_buffer_ = HugeBuffer(4 * machine_.all_llc_bytes);
+    // Written by all threads: untouched memory would be one page of zeros, and first touch decides
+    // which memory controller a page belongs to.
+    Team& all = team(all_threads());
+    all.Run([&](size_t ith) {
+      const size_t begin = dram_buffer_.size() * ith / all.size();
+      const size_t end = dram_buffer_.size() * (ith + 1) / all.size();
+      std::memset(dram_buffer_.data() + begin, 1, end - begin);
+    });
+    dram_ = std::make_unique<ReadProbe>(dram_buffer_.data(), dram_buffer_.size());
+  }
+  return *dram_;
+}
+
+void Harness::ReportSkipped() const {
+  if (skipped_for_memory_ == 0) return;
+  std::fprintf(stderr, "%d rows need more than %.1f GiB and are left out\n", skipped_for_memory_,
+               static_cast<double>(memory_budget_) / (1 << 30));
+}
+
+std::vector<std::pair<std::string, std::string>> Harness::Context() {
+  std::vector<std::pair<std::string, std::string>> context;
+  const auto add = [&](const std::string& key, const std::string& value) {
+    if (!value.empty()) context.emplace_back(key, value);
+  };
+  add("lathe_version", std::to_string(LATHE_VERSION_MAJOR) + "." +
+                           std::to_string(LATHE_VERSION_MINOR) + "." +
+                           std::to_string(LATHE_VERSION_PATCH));
+  add("compiler", kCompiler);
+  add("cpu", machine_.cpu);
+  add("microcode", machine_.microcode);
+  add("governor", machine_.governor);
+  add("cores", std::to_string(machine_.cores));
+  add("llc_bytes", std::to_string(machine_.llc_bytes));
+  add("all_llc_bytes", std::to_string(machine_.all_llc_bytes));
+  std::string names;
+  for (const TargetInfo& target : targets_) {
+    names += (names.empty() ? "" : " ") + std::string(target.name);
+  }
+  add("targets", names);
+
+  for (const size_t threads : thread_counts_) {
+    if (!IsOneOrAll(threads)) continue;
+    Team& t = team(threads);
+    const std::string suffix = "/threads:" + std::to_string(threads);
+    for (const TargetInfo& target : targets_) {
+      for (const NamedFormat& format : {kFloat32Format, kBFloat16Format}) {
+        const FlopLoop& loop = FlopLoopOf(target, format.format == CacheFormat::kLatentBFloat16);
+        const double rate = BestOfSome([&] { return FlopsPerSecond(t, loop); });
+        add("flop_ceiling/format:" + std::string(format.name) + "/target:" + target.name + suffix,
+            Giga(rate) + " GFLOP/s by " + loop.instruction);
+      }
+    }
+    const double rate = BestOfSome([&] { return dram().BytesPerSecond(t); });
+    add("read_ceiling" + suffix, Giga(rate) + " GB/s");
+  }
+  return context;
+}
+
+}  // namespace lathe::bench

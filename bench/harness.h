@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// What rows share: the machine, the threads, which rows are wanted, and how one is registered.
+#ifndef LATHE_BENCH_HARNESS_H_
+#define LATHE_BENCH_HARNESS_H_
+
+#include <benchmark/benchmark.h>
+
+#include <exception>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/ceilings.h"
+#include "bench/machine.h"
+#include "bench/team.h"
+#include "lathe/base/keys.h"
+#include "lathe/base/status.h"
+#include "lathe/base/target.h"
+
+namespace lathe::bench {
+
+// Cache formats by their names in rows, and the type of queries and outputs that goes with each.
+struct NamedFormat {
+  CacheFormat format;
+  const char* name;
+  DType activations;
+};
+inline constexpr NamedFormat kBFloat16Format = {CacheFormat::kLatentBFloat16, "bf16",
+                                                DType::kBFloat16};
+inline constexpr NamedFormat kFloat32Format = {CacheFormat::kLatentFloat32, "float32",
+                                               DType::kFloat32};
+inline constexpr NamedFormat kFormats[] = {
+    kBFloat16Format, kFloat32Format, {CacheFormat::kLatentFloat16, "float16", DType::kFloat16}};
+
+// A row that cannot be measured: wrong results, a refused call.
+struct RowError : std::exception {
+  explicit RowError(std::string text) : message(std::move(text)) {}
+  const char* what() const noexcept override { return message.c_str(); }
+  std::string message;
+};
+
+inline void Require(const Status& status) {
+  if (!status.ok()) throw RowError(Format(status).c_str());
+}
+
+class Harness {
+ public:
+  // everything: also the rows that a run without a filter leaves out. only: kAuto, or the one
+  // target.
+  Harness(bool everything, Target only);
+
+  const Machine& machine() const { return machine_; }
+  const std::vector<TargetInfo>& targets() const { return targets_; }  // best first
+  const std::vector<size_t>& thread_counts() const { return thread_counts_; }
+  size_t memory_budget() const { return memory_budget_; }
+  size_t all_threads() const { return machine_.cores; }
+
+  // Whether a row is to be registered: those in `by_default` always, others on demand.
+  bool Wants(bool by_default) const { return everything_ || by_default; }
+  // The target of rows that are shown for one target only.
+  bool IsBest(const TargetInfo& target) const { return target.target == targets_[0].target; }
+  // The counts that a run without a filter shows.
+  bool IsOneOrAll(size_t threads) const { return threads == 1 || threads == all_threads(); }
+
+  Team& team(size_t threads);
+  ReadProbe& dram();
+
+  // body(state) is the row; what it throws becomes the row's error, and the program's.
+  template <class F>
+  void Register(const std::string& name, F body) {
+    benchmark::RegisterBenchmark(name.c_str(), [this, body](benchmark::State& state) {
+      try {
+        body(state);
+      } catch (const std::exception& e) {
+        failed_ = true;
+        state.SkipWithError(e.what());
+      }
+    })->Unit(benchmark::kMillisecond);
+  }
+  bool failed() const { return failed_; }
+
+  // Rows left out, said once at the end of registration.
+  void SkipForMemory() { ++skipped_for_memory_; }
+  void ReportSkipped() const;
+
+  // Machine, version, targets and ceilings, for the context of reports. A tenth of a second.
+  std::vector<std::pair<std::string, std::string>> Context();
+
+ private:
+  bool everything_;
+  bool failed_ = false;
+  int skipped_for_memory_ = 0;
+  Machine machine_;
+  size_t memory_budget_;
+  std::vector<TargetInfo> targets_;
+  std::vector<size_t> thread_counts_;
+  std::map<size_t, std::unique_ptr<Team>> teams_;
+  HugeBuffer dram_buffer_;
+  std::unique_ptr<ReadProbe> dram_;
+};
+
+void RegisterMlaDecode(Harness& harness);
+void RegisterLatentWrite(Harness& harness);
+void RegisterMergeStates(Harness& harness);
+
+}  // namespace lathe::bench
+
+#endif  // LATHE_BENCH_HARNESS_H_

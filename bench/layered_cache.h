@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// The latent caches of a model's layers: one block table for all, as engines keep them, pages of 64
+// tokens in shuffled order. Going from layer to layer is how a cold row gets to data that no cache
+// holds.
+#ifndef LATHE_BENCH_LAYERED_CACHE_H_
+#define LATHE_BENCH_LAYERED_CACHE_H_
+
+#include <cstdint>
+#include <tuple>
+#include <vector>
+
+#include "bench/harness.h"
+#include "bench/huge_buffer.h"
+#include "bench/tensor.h"
+#include "lathe/base/keys.h"
+#include "lathe/mla_decode.h"
+#include "lathe/ref/attention_ref.h"
+
+namespace lathe::bench {
+
+struct CacheSpec {
+  NamedFormat format = kFloat32Format;
+  int64_t keys = 0;   // of each sequence
+  int64_t batch = 0;  // sequences
+  int64_t layers = 0;
+
+  bool operator==(const CacheSpec& other) const {
+    return std::tie(format.format, keys, batch, layers) ==
+           std::tie(other.format.format, other.keys, other.batch, other.layers);
+  }
+  int64_t layer_bytes() const;
+};
+
+constexpr int64_t kBlockSize = 64;
+constexpr int64_t kKvLoraRank = 512;
+constexpr int64_t kRopeDim = 64;
+constexpr int64_t kHeadDim = kKvLoraRank + kRopeDim;
+constexpr int64_t kCheckedHeads = 2;
+
+MlaShape ShapeOf(int64_t heads);
+MlaDecodeOptions OptionsOf(Target target);
+
+class LayeredCache {
+ public:
+  // Random keys, written by lathe itself with all threads. Throws std::bad_alloc, RowError.
+  LayeredCache(const CacheSpec& spec, Harness& harness);
+
+  const CacheSpec& spec() const { return spec_; }
+  KeySet Keys(int64_t layer) const;
+  const std::byte* Layer(int64_t layer) const { return memory_.data() + layer * layer_bytes_; }
+  int64_t layer_bytes() const { return layer_bytes_; }
+
+  // The reference for the last sequence's keys in layer 0 and the queries of CheckedQuery(). In
+  // double over all keys, seconds for long ones; computed once, for every row that uses this cache.
+  const ref::AttentionResult& Reference();
+  // Of head `i` in [0, kCheckedHeads).
+  static Random CheckedQuery(int64_t i) { return Random(1000, static_cast<uint64_t>(i)); }
+
+ private:
+  void Write(Harness& harness);
+
+  CacheSpec spec_;
+  int64_t blocks_per_seq_;
+  int64_t layer_bytes_;
+  HugeBuffer memory_;
+  std::vector<int32_t> block_table_;
+  std::vector<int32_t> seq_lens_;
+  ref::AttentionResult reference_;
+};
+
+}  // namespace lathe::bench
+
+#endif  // LATHE_BENCH_LAYERED_CACHE_H_

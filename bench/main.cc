@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// lathe_bench [--benchmark_filter=REGEX] [Google Benchmark's other options]
+//
+// Without a filter (or with ".") it measures a selection: the best target at every number of heads
+// and keys, the other targets at two sizes. A filter chooses from all rows, ".*" takes every one.
+// Rows are named
+//
+//   MlaDecode/heads:H/keys:S/batch:B/format:F/target:T/threads:N/cache:warm|cold
+//   LatentWrite/tokens:N/from:F/to:G/target:T/threads:N
+//   MergeStates/parts:P/tokens:T/heads:H/format:F/target:T/threads:N
+//
+// LATHE_TARGET=NAME in the environment keeps one target. A row whose result is wrong is an error,
+// and so is the exit status.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "bench/harness.h"
+#include "bench/table_reporter.h"
+#include "lathe/base/target.h"
+
+namespace lathe::bench {
+namespace {
+
+// The value of --name=value, or "".
+std::string FlagValue(int argc, char** argv, const std::string& name) {
+  const std::string prefix = "--" + name + "=";
+  std::string value;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument.compare(0, prefix.size(), prefix) == 0) value = argument.substr(prefix.size());
+  }
+  return value;
+}
+
+// kAuto when the environment does not say. False, with a message, when it asks for what cannot run.
+bool TargetFromEnvironment(Target* target) {
+  const char* wanted = std::getenv("LATHE_TARGET");
+  *target = Target::kAuto;
+  if (wanted == nullptr || *wanted == '\0') return true;
+  for (const TargetInfo& info : Targets()) {
+    if (std::string(wanted) != info.name) continue;
+    *target = info.target;
+    if (!info.runnable) std::fprintf(stderr, "LATHE_TARGET=%s: %s\n", wanted, info.reason);
+    return info.runnable;
+  }
+  std::fprintf(stderr, "LATHE_TARGET=%s is no target; there are:", wanted);
+  for (const TargetInfo& info : Targets()) std::fprintf(stderr, " %s", info.name);
+  std::fprintf(stderr, "\n");
+  return false;
+}
+
+int Main(int argc, char** argv) {
+  Target only;
+  if (!TargetFromEnvironment(&only)) return EXIT_FAILURE;
+  const std::string filter = FlagValue(argc, argv, "benchmark_filter");
+  const bool has_own_format = !FlagValue(argc, argv, "benchmark_format").empty();
+  const bool is_list = std::any_of(argv + 1, argv + argc, [](const char* argument) {
+    return std::string(argument).compare(0, 22, "--benchmark_list_tests") == 0;
+  });
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return EXIT_FAILURE;
+
+  Harness harness(!filter.empty() && filter != ".", only);
+  RegisterMlaDecode(harness);
+  RegisterLatentWrite(harness);
+  RegisterMergeStates(harness);
+
+  TableReporter table;
+  if (!is_list) {
+    harness.ReportSkipped();
+    for (const auto& [key, value] : harness.Context()) {
+      benchmark::AddCustomContext(key, value);
+      std::fprintf(stderr, "%s: %s\n", key.c_str(), value.c_str());
+    }
+  }
+  const size_t matched =
+      benchmark::RunSpecifiedBenchmarks(has_own_format || is_list ? nullptr : &table);
+  benchmark::Shutdown();
+  return matched > 0 && !harness.failed() ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+}  // namespace
+}  // namespace lathe::bench
+
+int main(int argc, char** argv) { return lathe::bench::Main(argc, argv); }

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a row is timed: samples of at least 50 ms (or one call), each between two probes of every
+// ceiling.
+#ifndef LATHE_BENCH_MEASURE_H_
+#define LATHE_BENCH_MEASURE_H_
+
+#include <benchmark/benchmark.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bench/team.h"
+
+namespace lathe::bench {
+
+// A rate that the row is compared with. `work` of it is what one call does.
+struct Ceiling {
+  std::string counter;  // name of the fraction: "of_flop_ceiling"
+  std::string
+      rate_counter;  // name of the ceiling itself, scaled: "flop_ceiling_GFLOP/s"; "" = none
+  double work;
+  std::function<double()> probe;
+};
+
+// Times call() and sets these counters; returns the median seconds of a call.
+//
+//   median_ms, min_ms   of a call
+//   mad_percent         median absolute deviation of the samples, per cent of the median
+//   samples
+//   <counter>           for each ceiling: median over the samples of (work / seconds) / ceiling,
+//   the
+//                       ceiling being the best of the four probes nearest to the sample
+//   <rate_counter>      the best that these probes saw, in 1e9 per second
+//
+// A benchmark iteration is one call. Google Benchmark's own time is the mean over all samples.
+double Measure(benchmark::State& state, Team& team, const std::function<void()>& call,
+               const std::vector<Ceiling>& ceilings);
+
+}  // namespace lathe::bench
+
+#endif  // LATHE_BENCH_MEASURE_H_
