@@ -110,7 +110,7 @@ void MulAddPlain(size_t rounds) {
   for (const Vector& a : accumulators) sink = sink + a[0];
 }
 
-constexpr FlopLoop kMulAddPlain = {"compiler's multiply-add", kAccumulators* kVectorBytes / 2,
+constexpr FlopLoop kMulAddPlain = {"compiler's multiply-add", kFlopsPerVector* kAccumulators,
                                    MulAddPlain};
 
 }  // namespace
