@@ -18,8 +18,8 @@ TEMPLATE_TEST_CASE("records may lie apart, pages interleaved", "[mla_decode]", f
   c.block_size = GENERATE(from_range(kBlockSizes));
   c.interleaves_pages = GENERATE(false, true);
   // Odd gaps leave 16-bit records on any multiple of two bytes, float ones on any of four.
-  c.row_gap = GENERATE(0, 1, 7, 64);
-  c.page_gap = GENERATE(0, 3);
+  c.row_gap = GENERATE(0, 1, 64);
+  c.page_gap = c.row_gap == 64 ? 0 : 3;
   CAPTURE(c.block_size, c.interleaves_pages, c.row_gap, c.page_gap);
   MlaProblem<TestType>(c).CheckEveryTarget(reference);
 }

@@ -120,9 +120,9 @@ TEMPLATE_TEST_CASE("a bad key reaches the rows that see it, and no others", "[ml
   }
   SECTION("windows") {
     // Left by the second row's window, not by the first's; and the last key.
-    const int64_t position = GENERATE(600 - 4 + 1 - 100, 600 - 4 + 1 - 99, 599);
+    const int64_t position = GENERATE(300 - 4 + 1 - 100, 300 - 4 + 1 - 99, 299);
     CAPTURE(position);
-    MlaProblem<TestType> problem({{16, 512, 64}, {600}, {4}, 16});
+    MlaProblem<TestType> problem({{16, 512, 64}, {300}, {4}, 16});
     problem.args.keys.window = 100;
     CheckContainment(problem, [&] { write(problem, 0, position); });
   }
@@ -139,9 +139,9 @@ TEMPLATE_TEST_CASE("a bad key reaches the rows that see it, and no others", "[ml
     CheckContainment(problem, [&] { write(problem, 0, 77); });
   }
   SECTION("splits") {
-    MlaProblem<TestType> problem({{16, 512, 64}, {1000, 1000}, {2, 1}});
+    MlaProblem<TestType> problem({{16, 512, 64}, {400, 300}, {2, 1}});
     problem.options.split_tokens = 128;
-    CheckContainment(problem, [&] { write(problem, 0, 999); });
+    CheckContainment(problem, [&] { write(problem, 0, 399); });
   }
   SECTION("rows that are decoded before use") {
     MlaProblem<TestType> problem({{16, 510, 66}, {131}, {4}});
