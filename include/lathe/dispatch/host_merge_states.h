@@ -41,10 +41,10 @@ inline Status CheckMergeOverlap(const MergeStatesArgs& args, const MergePart& pa
 
 inline Status CheckMergePart(const MergeStatesArgs& args, const MergePart& part) {
   const int64_t* extent = args.out.extent;
-  LATHE_RETURN_IF_REFUSED(CheckTensor("out", part.out, {extent[0] > 0}));
   for (int64_t dim = 0; dim < 3; ++dim) {
     LATHE_RETURN_IF_REFUSED(CheckExtent("out", dim, part.out.extent[dim], extent[dim]));
   }
+  LATHE_RETURN_IF_REFUSED(CheckTensor("out", part.out, {extent[0] > 0}));
   LATHE_RETURN_IF_REFUSED(CheckFloats("lse", part.lse, {extent[0], extent[1]}));
   return CheckMergeOverlap(args, part);
 }
