@@ -85,7 +85,8 @@ ByteRange RangeOf(const IndexView<R>& v) {
                    : RangeOf(v.data, v.is_int64 ? sizeof(int64_t) : sizeof(int32_t), v.extent,
                              v.stride, R);
 }
-// From the first byte of a page to past its last: records, then side rows where the format has them.
+// From the first byte of a page to past its last: records, then side rows where the format has
+// them.
 template <class Byte>
 int64_t PageBytes(const BasicPagedCache<Byte>& cache, int64_t width) {
   const int64_t side = SideBytes(cache.format);
@@ -259,14 +260,14 @@ Status CheckCache(const char* name, const BasicPagedCache<Byte>& cache, int64_t 
         .Must("be at least a record's bytes,", record);
   }
   const int64_t page = PageBytes(cache, width);
-  // One-part pages may also interleave (rows of all pages at one slot together), as long as no records meet.
+  // One-part pages may also interleave (rows of all pages at one slot together), as long as no
+  // records meet.
   int64_t pages = 0;  // bytes from the first page to the last
   if (cache.num_blocks > 1) {
     if (cache.block_stride >= record)
       pages = SaturatingMul(cache.num_blocks - 1, cache.block_stride);
-    if (cache.block_stride < page &&
-        (SideBytes(cache.format) > 0 || cache.block_stride < record ||
-         cache.row_stride < SaturatingAdd(pages, record))) {
+    if (cache.block_stride < page && (SideBytes(cache.format) > 0 || cache.block_stride < record ||
+                                      cache.row_stride < SaturatingAdd(pages, record))) {
       return Invalid(name, ".block_stride")
           .Is(cache.block_stride)
           .Must("be at least a page's bytes,", page);
