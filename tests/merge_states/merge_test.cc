@@ -156,7 +156,7 @@ TEST_CASE("large and far apart lse values do not overflow", "[merge_states]") {
   }
 }
 
-TEST_CASE("lse is optional", "[merge_states]") {
+TEST_CASE("a merge without lse gives the same out", "[merge_states]") {
   MergeProblem<float> problem({2, 3, 40, 3});
   problem.Run();
   const std::vector<float> expected = problem.out.Copy();

@@ -181,7 +181,7 @@ TEST_CASE("a plan refuses more work than its sums can hold", "[mla_decode][valid
       "query rows * keys at most 17592186044416");
 }
 
-TEST_CASE("large numbers that mean `all of it` are harmless", "[mla_decode][validation]") {
+TEST_CASE("large numbers that mean everything are harmless", "[mla_decode][validation]") {
   Call plain;
   REQUIRE(plain.Plan().ok());
   REQUIRE(plain.Run().ok());
