@@ -15,7 +15,15 @@
 #if defined(_OPENMP)
 #include <omp.h>
 #endif
-#if __has_include("hwy/contrib/thread_pool/thread_pool.h")
+#if defined(__SANITIZE_THREAD__)
+#define LATHE_TEST_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define LATHE_TEST_TSAN 1
+#endif
+#endif
+// The thread sanitizer does not understand the fences that Highway's pool synchronises with.
+#if !defined(LATHE_TEST_TSAN) && __has_include("hwy/contrib/thread_pool/thread_pool.h")
 #include "hwy/contrib/thread_pool/thread_pool.h"
 #define LATHE_TEST_HWY_POOL 1
 #endif
