@@ -21,9 +21,7 @@
 //   -march=znver4, -march=native on it AVX3_DL, without bf16 dot products. Add -DHWY_WANT_AVX3_ZEN4
 //   -march=sapphirerapids              AVX3_SPR (GCC >= 12, Clang >= 14)
 //
-// Nothing checks that the CPU has what the flags promise. With clang at -O0 and a target without
-// float16 conversions, Highway's debug assertions want libhwy: -DHWY_IS_DEBUG_BUILD=0 is the way
-// out.
+// Nothing checks that the CPU has what the flags promise.
 #ifndef LATHE_STATIC_H_
 #define LATHE_STATIC_H_
 

@@ -32,8 +32,13 @@ constexpr const char* WhyNotCompiled(int64_t target) noexcept {
   if ((target & kArm) != 0 && HWY_ARCH_ARM == 0) return "not compiled: this is no Arm CPU";
   if ((target & kArm) == 0 && HWY_ARCH_X86 == 0) return "not compiled: this is no x86 CPU";
   if (LATHE_STATIC_ONLY != 0) return "not compiled: lathe/static.h has the one target of its flags";
-  if ((target & ((LATHE_DISABLED_TARGETS) | (HWY_DISABLED_TARGETS))) != 0)
-    return "not compiled: disabled when this program was built";
+#if defined(HWY_COMPILE_ONLY_STATIC) || defined(HWY_COMPILE_ONLY_SCALAR) || \
+    defined(HWY_COMPILE_ONLY_EMU128)
+  constexpr int64_t kDisabled = ~int64_t{0};
+#else
+  constexpr int64_t kDisabled = (LATHE_DISABLED_TARGETS) | (HWY_DISABLED_TARGETS);
+#endif
+  if ((target & kDisabled) != 0) return "not compiled: disabled when this program was built";
   // Highway's better targets have lower bits.
   if (target > LATHE_BASELINE) return "not compiled: the compiler flags demand a better target";
   return "not compiled: this compiler does not offer it";
