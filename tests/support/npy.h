@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the little-endian, C-order .npy files (format 1.0) of tests/golden. Used by tests and examples.
+// Reads the little-endian, C-order .npy files (format 1.0) of tests/golden. Used by tests and
+// examples.
 #ifndef LATHE_TESTS_SUPPORT_NPY_H_
 #define LATHE_TESTS_SUPPORT_NPY_H_
 
@@ -29,7 +30,9 @@ Npy<T> ReadNpy(const std::string& path) {
   if (bytes.size() < kPreamble || bytes.compare(0, 8, std::string("\x93NUMPY\x01\0", 8)) != 0) {
     throw std::runtime_error("not an .npy 1.0 file: " + path);
   }
-  const auto byte = [&bytes](size_t i) { return static_cast<size_t>(static_cast<uint8_t>(bytes[i])); };
+  const auto byte = [&bytes](size_t i) {
+    return static_cast<size_t>(static_cast<uint8_t>(bytes[i]));
+  };
   const size_t header_bytes = byte(8) + 256 * byte(9);
   const std::string header = bytes.substr(kPreamble, header_bytes);
   const char* wanted = sizeof(T) == sizeof(float) && T(0.5) != T(0) ? "'<f4'" : "'<i4'";

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every target that this machine runs, as a Catch2 generator: the object code users get, forced in turn
-// through options.
+// Every target that this machine runs, as a Catch2 generator: the object code users get, forced in
+// turn through options.
 #ifndef LATHE_TESTS_SUPPORT_TARGETS_H_
 #define LATHE_TESTS_SUPPORT_TARGETS_H_
 
-#include <vector>
-
 #include <catch2/catch_message.hpp>
 #include <catch2/generators/catch_generators_range.hpp>
+#include <vector>
 
 #include "lathe/base/target.h"
 

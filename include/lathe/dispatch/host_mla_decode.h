@@ -24,14 +24,18 @@ inline DType QueryDType(const MlaDecodeArgs& args) {
   return args.q.extent[2] > 0 ? args.q.dtype : args.q_nope.dtype;
 }
 
+// Of the query's rope part; a whole query is of one type.
+inline DType RopeDType(const MlaDecodeArgs& args) {
+  return args.q_pe.extent[2] > 0 ? args.q_pe.dtype : QueryDType(args);
+}
+
 // bf16 products are exact for bf16 inputs; a query of another type would be rounded, so it needs consent.
 inline Engine ChooseEngine(const KernelTable& kernels, const MlaDecodeOptions& options,
                            const MlaDecodeArgs& args) {
   const bool is_bf16_cache = args.keys.cache.format == CacheFormat::kLatentBFloat16;
   if (!kernels.native_bf16 || !is_bf16_cache) return Engine::kFloat32;
-  const bool is_split = args.q.extent[2] == 0 && args.q_pe.extent[2] > 0;
-  const bool is_bf16_query = QueryDType(args) == DType::kBFloat16 &&
-                             (!is_split || args.q_pe.dtype == DType::kBFloat16);
+  const bool is_bf16_query =
+      QueryDType(args) == DType::kBFloat16 && RopeDType(args) == DType::kBFloat16;
   switch (options.precision) {
     case Precision::kFloat32: return Engine::kFloat32;
     case Precision::kBFloat16: return Engine::kBFloat16;
@@ -45,16 +49,7 @@ inline Status MlaDecodeSizes(const MlaShape& shape, const MlaDecodeOptions& opti
   if (sizes == nullptr) return Invalid("sizes").Must("not be null");
   LATHE_RETURN_IF_REFUSED(CheckShape(shape));
   LATHE_RETURN_IF_REFUSED(CheckOptions(options));
-  struct Limit {
-    const char* name;
-    int64_t value;
-  };
-  for (const Limit& limit : {Limit{"limits.max_num_seqs", limits.max_num_seqs},
-                             Limit{"limits.max_num_tokens", limits.max_num_tokens},
-                             Limit{"limits.max_seq_len", limits.max_seq_len},
-                             Limit{"limits.num_workers", static_cast<int64_t>(limits.num_workers)}}) {
-    if (limit.value < 1) return Invalid(limit.name).Is(limit.value).Must("be at least", 1);
-  }
+  LATHE_RETURN_IF_REFUSED(CheckLimits(limits));
   Target target;
   const KernelTable* kernels;
   LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &target, &kernels));
@@ -104,7 +99,7 @@ inline Status PlanMlaDecode(const MlaShape& shape, const MlaDecodeOptions& optio
                             const MlaDecodeArgs& args, size_t num_workers, Buffer plan_memory,
                             const MlaDecodePlan** plan) noexcept {
   if (plan == nullptr) return Invalid("plan").Must("not be null");
-  if (num_workers < 1) return Invalid("num_workers").Is(0).Must("be at least", 1);
+  LATHE_RETURN_IF_REFUSED(CheckWorkers("num_workers", num_workers));
   LATHE_RETURN_IF_REFUSED(CheckShape(shape));
   LATHE_RETURN_IF_REFUSED(CheckOptions(options));
   LATHE_RETURN_IF_REFUSED(CheckArgs(shape, args, false));
@@ -141,6 +136,7 @@ inline Status PlanMlaDecode(const MlaShape& shape, const MlaDecodeOptions& optio
   made->options = options;
   made->batch = BatchOf(args);
   made->query_dtype = QueryDType(args);
+  made->rope_dtype = RopeDType(args);
   made->format = args.keys.cache.format;
   made->fingerprint = Fingerprint(args);
   made->num_workers = num_workers;
@@ -176,6 +172,11 @@ inline Status CheckRun(const Plan& plan, const MlaDecodeArgs& args, Buffer works
   if (QueryDType(args) != plan.query_dtype) {
     return Refuse(StatusCode::kStalePlan, "q", ".dtype").Is(static_cast<int64_t>(QueryDType(args)))
         .Must("be what the plan was made for,", static_cast<int64_t>(plan.query_dtype));
+  }
+  if (args.q_pe.extent[2] > 0 && args.q_pe.dtype != plan.rope_dtype) {
+    return Refuse(StatusCode::kStalePlan, "q_pe", ".dtype")
+        .Is(static_cast<int64_t>(args.q_pe.dtype))
+        .Must("be what the plan was made for,", static_cast<int64_t>(plan.rope_dtype));
   }
   if (args.keys.cache.format != plan.format) {
     return Refuse(StatusCode::kStalePlan, "keys.cache", ".format")
@@ -241,6 +242,7 @@ inline Status RunMlaDecode(const MlaDecodePlan& plan_handle, const MlaDecodeArgs
                            Buffer workspace, const Executor& executor) noexcept {
   const Plan& plan = PlanOf(plan_handle);
   LATHE_RETURN_IF_REFUSED(CheckRun(plan, args, workspace));
+  LATHE_RETURN_IF_REFUSED(CheckExecutor(executor));
   const DecodeRun run(plan, args, workspace);
   ForEachItem(executor, plan.num_workers, plan.num_tasks,
               [&run](int64_t task, size_t lane) { run.Attend(task, lane); });

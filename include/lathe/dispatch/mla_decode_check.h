@@ -43,6 +43,34 @@ inline Status CheckOptions(const MlaDecodeOptions& options) {
   return OkStatus();
 }
 
+// Workers that a plan may be made for: within it, sums of work times workers cannot overflow.
+constexpr size_t kMaxWorkers = 65536;
+// Keys of one sequence.
+constexpr int64_t kMaxKeys = int64_t{1} << 40;
+
+inline Status CheckWorkers(const char* name, size_t num_workers) {
+  if (num_workers < 1) return Invalid(name).Is(0).Must("be at least", 1);
+  if (num_workers > kMaxWorkers) {
+    const bool fits = num_workers <= static_cast<size_t>(kLargest);
+    return Invalid(name)
+        .Is(fits ? static_cast<int64_t>(num_workers) : kLargest)
+        .Must("be at most", static_cast<int64_t>(kMaxWorkers));
+  }
+  return OkStatus();
+}
+
+inline Status CheckLimits(const MlaDecodeLimits& limits) {
+  LATHE_RETURN_IF_REFUSED(CheckDim("limits.max_num_seqs", limits.max_num_seqs, 1));
+  LATHE_RETURN_IF_REFUSED(CheckDim("limits.max_num_tokens", limits.max_num_tokens, 1));
+  if (limits.max_seq_len < 1) {
+    return Invalid("limits.max_seq_len").Is(limits.max_seq_len).Must("be at least", 1);
+  }
+  if (limits.max_seq_len > kMaxKeys) {
+    return Invalid("limits.max_seq_len").Is(limits.max_seq_len).Must("be at most", kMaxKeys);
+  }
+  return CheckWorkers("limits.num_workers", limits.num_workers);
+}
+
 struct BatchSize {
   int64_t num_tokens;  // T
   int64_t num_seqs;    // B

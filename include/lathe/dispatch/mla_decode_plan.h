@@ -40,6 +40,7 @@ struct Plan {
   MlaDecodeOptions options;
   BatchSize batch;
   DType query_dtype;
+  DType rope_dtype;
   CacheFormat format;
   uint64_t fingerprint;
   size_t num_workers;
