@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "bench/comparators/comparator.h"
 #include "lathe/version.h"
 
 namespace lathe::bench {
@@ -34,8 +35,9 @@ double BestOfSome(const F& probe) {
 
 }  // namespace
 
-Harness::Harness(bool everything, Target only)
+Harness::Harness(bool everything, bool compares, Target only)
     : everything_(everything),
+      compares_(compares),
       machine_(DescribeMachine()),
       memory_budget_(std::min(kMaxMemoryBudget, machine_.memory_bytes / 2)) {
   for (const TargetInfo& target : Targets()) {
@@ -94,6 +96,9 @@ std::vector<std::pair<std::string, std::string>> Harness::Context() {
     names += (names.empty() ? "" : " ") + std::string(target.name);
   }
   add("targets", names);
+  if (compares_) {
+    for (const auto& [name, version] : DescribeContenders()) add(name, version);
+  }
 
   for (const size_t threads : thread_counts_) {
     if (!IsOneOrAll(threads)) continue;

@@ -47,14 +47,15 @@ inline void Require(const Status& status) {
 
 class Harness {
  public:
-  // everything: also the rows that a run without a filter leaves out. only: kAuto, or the one
-  // target.
-  Harness(bool everything, Target only);
+  // everything: also the rows that a run without a filter leaves out. compares: rows are measured
+  // against comparators. only: kAuto, or the one target.
+  Harness(bool everything, bool compares, Target only);
 
   const Machine& machine() const { return machine_; }
   const std::vector<TargetInfo>& targets() const { return targets_; }  // best first
   const std::vector<size_t>& thread_counts() const { return thread_counts_; }
   size_t memory_budget() const { return memory_budget_; }
+  bool compares() const { return compares_; }
   size_t all_threads() const { return machine_.cores; }
 
   // Whether a row is to be registered: those in `by_default` always, others on demand.
@@ -90,6 +91,7 @@ class Harness {
 
  private:
   bool everything_;
+  bool compares_;
   bool failed_ = false;
   int skipped_for_memory_ = 0;
   Machine machine_;

@@ -12,13 +12,13 @@ namespace lathe::bench {
 namespace {
 
 int64_t Blocks(int64_t keys) { return (keys + kBlockSize - 1) / kBlockSize; }
-int64_t BlockBytes(CacheFormat format) { return kBlockSize * RecordBytes(format, kHeadDim); }
 
 }  // namespace
 
-int64_t CacheSpec::layer_bytes() const { return batch * Blocks(keys) * BlockBytes(format.format); }
-
-MlaShape ShapeOf(int64_t heads) { return {heads, kKvLoraRank, kRopeDim}; }
+int64_t CacheSpec::record_bytes() const { return RecordBytes(format.format, head_dim); }
+int64_t CacheSpec::layer_bytes() const {
+  return batch * Blocks(keys) * kBlockSize * record_bytes();
+}
 
 MlaDecodeOptions OptionsOf(Target target) {
   MlaDecodeOptions options;
@@ -42,10 +42,10 @@ LayeredCache::LayeredCache(const CacheSpec& spec, Harness& harness)
 void LayeredCache::Write(Harness& harness) {
   // A period that is no multiple of a page: all pages differ.
   constexpr int64_t kDistinctKeys = 4093;
-  Tensor<2> source(DType::kFloat32, {kDistinctKeys, kHeadDim});
+  Tensor<2> source(DType::kFloat32, {kDistinctKeys, spec_.head_dim});
   source.Fill(Random(2));
   const int64_t num_blocks = spec_.layers * spec_.batch * blocks_per_seq_;
-  const int64_t record = RecordBytes(spec_.format.format, kHeadDim);
+  const int64_t record = spec_.record_bytes();
   LatentWriteArgs args;
   args.cache = {memory_.data(), spec_.format.format, num_blocks,
                 kBlockSize,     kBlockSize * record, record};
@@ -54,8 +54,8 @@ void LayeredCache::Write(Harness& harness) {
   Team& team = harness.team(harness.all_threads());
   for (int64_t end = num_blocks * kBlockSize; slots[0] < end;) {
     const int64_t count = std::min(kDistinctKeys, end - slots[0]);
-    args.kv_c = Columns(source.View(0, count), 0, kKvLoraRank);
-    args.k_pe = Columns(source.View(0, count), kKvLoraRank, kHeadDim);
+    args.kv_c = Columns(source.View(0, count), 0, spec_.kv_lora_rank);
+    args.k_pe = Columns(source.View(0, count), spec_.kv_lora_rank, spec_.head_dim);
     args.slot_mapping = Packed(static_cast<const int64_t*>(slots.data()), count);
     Require(WriteLatentCache(args, {}, team.executor()));
     for (int64_t& slot : slots) slot += kDistinctKeys;
@@ -63,7 +63,7 @@ void LayeredCache::Write(Harness& harness) {
 }
 
 KeySet LayeredCache::Keys(int64_t layer) const {
-  const int64_t record = RecordBytes(spec_.format.format, kHeadDim);
+  const int64_t record = spec_.record_bytes();
   KeySet keys;
   keys.cache = {Layer(layer), spec_.format.format, spec_.batch * blocks_per_seq_,
                 kBlockSize,   kBlockSize * record, record};
@@ -73,20 +73,23 @@ KeySet LayeredCache::Keys(int64_t layer) const {
 }
 
 const ref::AttentionResult& LayeredCache::Reference() {
-  if (!reference_.out.empty()) return reference_;
-  Tensor<3> q(spec_.format.activations, {1, kCheckedHeads, kHeadDim});
-  for (int64_t i = 0; i < kCheckedHeads; ++i) {
-    q.Fill(CheckedQuery(i), i * kHeadDim, (i + 1) * kHeadDim);
-  }
+  if (reference_.out.empty()) reference_ = Reference(spec_.keys);
+  return reference_;
+}
+
+ref::AttentionResult LayeredCache::Reference(int64_t keys) const {
+  const int64_t d = spec_.head_dim;
+  Tensor<3> q(spec_.format.activations, {1, kCheckedHeads, d});
+  for (int64_t i = 0; i < kCheckedHeads; ++i) q.Fill(CheckedQuery(i), i * d, (i + 1) * d);
   MlaDecodeArgs args;
   args.q = Input(q.View());
   args.out.extent[0] = 1;
   args.keys = Keys(0);
+  const auto seq_len = static_cast<int32_t>(keys);
   const int64_t last = spec_.batch - 1;
   args.keys.block_table = Packed(block_table_.data() + last * blocks_per_seq_, 1, blocks_per_seq_);
-  args.keys.seq_lens = Packed(seq_lens_.data() + last, 1);
-  reference_ = ref::MlaDecode(ShapeOf(kCheckedHeads), OptionsOf(Target::kAuto), args);
-  return reference_;
+  args.keys.seq_lens = Packed(&seq_len, 1);
+  return ref::MlaDecode(spec_.shape(kCheckedHeads), OptionsOf(Target::kAuto), args);
 }
 
 }  // namespace lathe::bench

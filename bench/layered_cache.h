@@ -18,26 +18,32 @@
 
 namespace lathe::bench {
 
-struct CacheSpec {
-  NamedFormat format = kFloat32Format;
-  int64_t keys = 0;   // of each sequence
-  int64_t batch = 0;  // sequences
-  int64_t layers = 0;
-
-  bool operator==(const CacheSpec& other) const {
-    return std::tie(format.format, keys, batch, layers) ==
-           std::tie(other.format.format, other.keys, other.batch, other.layers);
-  }
-  int64_t layer_bytes() const;
-};
-
 constexpr int64_t kBlockSize = 64;
+// DeepSeek's.
 constexpr int64_t kKvLoraRank = 512;
 constexpr int64_t kRopeDim = 64;
 constexpr int64_t kHeadDim = kKvLoraRank + kRopeDim;
 constexpr int64_t kCheckedHeads = 2;
 
-MlaShape ShapeOf(int64_t heads);
+struct CacheSpec {
+  NamedFormat format = kFloat32Format;
+  int64_t keys = 0;   // of each sequence
+  int64_t batch = 0;  // sequences
+  int64_t layers = 0;
+  int64_t head_dim = kHeadDim;
+  int64_t kv_lora_rank = kKvLoraRank;
+
+  bool operator==(const CacheSpec& other) const {
+    const auto all = [](const CacheSpec& s) {
+      return std::tie(s.format.format, s.keys, s.batch, s.layers, s.head_dim, s.kv_lora_rank);
+    };
+    return all(*this) == all(other);
+  }
+  MlaShape shape(int64_t heads) const { return {heads, kv_lora_rank, head_dim - kv_lora_rank}; }
+  int64_t record_bytes() const;
+  int64_t layer_bytes() const;
+};
+
 MlaDecodeOptions OptionsOf(Target target);
 
 class LayeredCache {
@@ -53,6 +59,8 @@ class LayeredCache {
   // The reference for the last sequence's keys in layer 0 and the queries of CheckedQuery(). In
   // double over all keys, seconds for long ones; computed once, for every row that uses this cache.
   const ref::AttentionResult& Reference();
+  // The same, if the sequence had its first `keys` keys only. Computed each time.
+  ref::AttentionResult Reference(int64_t keys) const;
   // Of head `i` in [0, kCheckedHeads).
   static Random CheckedQuery(int64_t i) { return Random(1000, static_cast<uint64_t>(i)); }
 

@@ -2,15 +2,17 @@
 // lathe_bench [--benchmark_filter=REGEX] [Google Benchmark's other options]
 //
 // Without a filter (or with ".") it measures a selection: the best target at every number of heads
-// and keys, the other targets at two sizes. A filter chooses from all rows, ".*" takes every one.
+// and keys, the other targets at two sizes. A filter chooses from all rows; ".*" would take days.
 // Rows are named
 //
-//   MlaDecode/heads:H/keys:S/batch:B/format:F/target:T/threads:N/cache:warm|cold
+//   MlaDecode/heads:H/keys:S/batch:B/format:F/target:T/threads:N/cache:warm|cold[/q_len:Q][/dims:D-Dv]
 //   LatentWrite/tokens:N/from:F/to:G/target:T/threads:N
 //   MergeStates/parts:P/tokens:T/heads:H/format:F/target:T/threads:N
 //
-// LATHE_TARGET=NAME in the environment keeps one target. A row whose result is wrong is an error,
-// and so is the exit status.
+// LATHE_TARGET=NAME in the environment keeps one target. LATHE_BENCH_COMPARATORS=0 leaves out what
+// decode is compared with (rows of the best target are); ONEDNN_MAX_CPU_ISA and OPENBLAS_CORETYPE
+// choose the libraries' kernels, e.g. to compare AVX2 with AVX2. A row whose result is wrong is an
+// error, and so is the exit status.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -64,7 +66,9 @@ int Main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return EXIT_FAILURE;
 
-  Harness harness(!filter.empty() && filter != ".", only);
+  const char* comparators = std::getenv("LATHE_BENCH_COMPARATORS");
+  const bool compares = comparators == nullptr || std::string(comparators) != "0";
+  Harness harness(!filter.empty() && filter != ".", compares, only);
   RegisterMlaDecode(harness);
   RegisterLatentWrite(harness);
   RegisterMergeStates(harness);

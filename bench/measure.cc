@@ -6,12 +6,6 @@
 #include <cstdint>
 
 namespace lathe::bench {
-namespace {
-
-constexpr double kSampleSeconds = 0.05;
-constexpr double kRowSeconds = 0.8;
-constexpr int64_t kMinSamples = 5;
-constexpr int64_t kMaxSamples = 15;
 
 double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -24,6 +18,13 @@ double TimeCalls(const std::function<void()>& call, int64_t calls) {
   for (int64_t i = 0; i < calls; ++i) call();
   return Seconds(Clock::now() - start) / static_cast<double>(calls);
 }
+
+namespace {
+
+constexpr double kSampleSeconds = 0.05;
+constexpr double kRowSeconds = 0.8;
+constexpr int64_t kMinSamples = 5;
+constexpr int64_t kMaxSamples = 15;
 
 // Seconds of a call, after at least one that warmed up caches, pages and clocks.
 double Estimate(const std::function<void()>& call) {

@@ -6,6 +6,7 @@
 
 #include <benchmark/benchmark.h>
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -22,6 +23,9 @@ struct Ceiling {
   double work;
   std::function<double()> probe;
 };
+
+double Median(std::vector<double> values);
+double TimeCalls(const std::function<void()>& call, int64_t calls);  // mean seconds of a call
 
 // Times call() and sets these counters; returns the median seconds of a call.
 //
