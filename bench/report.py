@@ -57,9 +57,12 @@ COUNTERS = [  # counter, title, format, factor
     ("of_read_ceiling", "% read", "{:.1f}", 100),
     ("of_memcpy", "% memcpy", "{:.1f}", 100),
     ("tokens/s", "tokens/s", "{:.0f}", 1),
+    ("vs_onednn", "vs onednn", "{:.2f}x", 1),
+    ("vs_openblas", "vs openblas", "{:.2f}x", 1),
+    ("vs_scalar", "vs scalar", "{:.1f}x", 1),
 ]
 FIELD_ORDER = ["target", "format", "from", "to", "parts", "tokens", "batch", "keys",
-               "threads", "cache", "heads"]
+               "threads", "cache", "dims", "q_len", "heads"]
 
 
 def print_table(operation, rows, target_rank):
@@ -186,6 +189,8 @@ def draw_chart(path, title, subtitle, panels, x_label, y_label, y_max, y_unit=""
 
 
 def select(rows, **wanted):
+    """Decode rows of DeepSeek's width and one query a sequence, unless `wanted` says otherwise."""
+    wanted = {"q_len": None, "dims": None, **wanted}
     return [r for r in rows if r[0] == "MlaDecode" and all(r[1].get(k) == v for k, v in wanted.items())]
 
 
@@ -212,6 +217,30 @@ def plot_against_heads(path, rows, target, cpu, counter, title, threads=1):
     y_max = max([100.0] + [y for _, series in panels for s in series for _, y in s.points])
     draw_chart(path, title, f"target {target}, batch 1, {threads} thread, {cpu}", panels, "heads", "of the ceiling",
                y_max, "%")
+
+
+def plot_comparators(path, rows, target, cpu, threads=1):
+    """One panel for each format and library, one line for each number of keys and cold or warm, batch 1."""
+    chosen = select(rows, target=target, threads=threads, batch=1)
+    colours = dict(zip(values_of(chosen, "keys"), COLOURS))
+    panels = []
+    for form in values_of(chosen, "format"):
+        for name in ("onednn", "openblas"):
+            series = []
+            for cache in ("warm", "cold"):
+                for keys, colour in colours.items():
+                    points = [(r[1]["heads"], r[2]["vs_" + name])
+                              for r in select(chosen, format=form, keys=keys, cache=cache) if "vs_" + name in r[2]]
+                    if points:
+                        series.append(Series(f"{keys} keys, {cache}", points, colour, cache == "warm"))
+            if series:
+                heads = sorted({x for s in series for x, _ in s.points})
+                panels.append((f"{form}, {name}", series + [Series("equal", [(n, 1.0) for n in heads], "#8c959f")]))
+    if panels:
+        y_max = max(y for _, series in panels for s in series for _, y in s.points)
+        draw_chart(path, "MlaDecode: time of a composition over ours",
+                   f"target {target}, batch 1, {threads} thread, {cpu}", panels, "heads", "their time over ours",
+                   y_max * 1.05, "x")
 
 
 def plot_speedup(path, rows, target, cpu):
@@ -249,7 +278,7 @@ def main(argv):
     print(f"lathe {context.get('lathe_version', '?')} on {cpu}, last-level cache "
           f"{int(context.get('llc_bytes', 0)) >> 20} MiB, {context.get('date', '')}")
     for key, value in context.items():
-        if "_ceiling/" in key:
+        if "_ceiling/" in key or key in ("onednn", "openblas"):
             print(f"  {key}: {value}")
 
     rows = load_rows(report)
@@ -269,6 +298,7 @@ def main(argv):
                            "MlaDecode: fraction of the arithmetic ceiling")
         plot_against_heads(file.parent / "mla_decode_of_read_ceiling.svg", rows, best, cpu, "of_read_ceiling",
                            "MlaDecode: fraction of the streaming-read ceiling")
+        plot_comparators(file.parent / "mla_decode_comparators.svg", rows, best, cpu)
         plot_speedup(file.parent / "mla_decode_threads.svg", rows, best, cpu)
     return 0
 

@@ -55,14 +55,14 @@ std::vector<Contender> Contenders(const DecodeTask& task, Team& team) {
 }
 
 std::vector<std::pair<std::string, std::string>> DescribeContenders() {
-  return {
+  std::string onednn = "not found when this was configured", openblas = onednn;
 #if LATHE_BENCH_ONEDNN
-    {"onednn", DescribeOneDnn()},
+  onednn = DescribeOneDnn();
 #endif
 #if LATHE_BENCH_OPENBLAS
-        {"openblas", DescribeOpenBlas()},
+  openblas = DescribeOpenBlas();
 #endif
-  };
+  return {{"onednn", onednn}, {"openblas", openblas}};
 }
 
 }  // namespace lathe::bench
