@@ -40,12 +40,14 @@ struct MlaShape {
 };
 
 enum class Precision : uint8_t {
-  // bf16 products (float32 sums) where query and cache are both bfloat16, else float32. Weights are rounded
-  // to bfloat16; rows with up to 1024 keys add what that loses in a second pass, so that results are
-  // within 8e-4 or 2.01/128 relative at any length.
+  // bf16 products (float32 sums) where the query is bfloat16 and all values of the cache's format are, else
+  // float32: for float32 and float16 caches, and for kFp8DsMla, whose keys are products with any float.
+  // Weights are rounded to bfloat16; rows with up to 1024 keys add what that loses in a second pass, so
+  // that results are within 8e-4 or 2.01/128 relative at any length.
   kAuto,
-  // bf16 products for every bfloat16 cache: a query of another type is rounded once, and weights are
-  // rounded at every length. The fastest.
+  // bf16 products for every cache but float32 and float16: a query of another type and the keys of
+  // kFp8DsMla (exact where its scales are powers of two) are rounded once, and weights are rounded at
+  // every length. The fastest.
   kBFloat16,
   // float32 products on every target.
   kFloat32,

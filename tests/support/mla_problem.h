@@ -190,7 +190,7 @@ class MlaProblem {
 
   // bf16 products are expected exactly where SEMANTICS says they are used.
   Bounds bounds() const {
-    const bool bf16_data = args.keys.cache.format == CacheFormat::kLatentBFloat16;
+    const BFloat16Rows rows = BFloat16RowsOf(args.keys.cache.format);
     const Target target = options.target == Target::kAuto ? BestTarget() : options.target;
     const auto is_bf16_or_absent = [](const In<3>& part) {
       return part.extent[2] == 0 || part.dtype == DType::kBFloat16;
@@ -198,8 +198,9 @@ class MlaProblem {
     const bool bf16_query =
         is_bf16_or_absent(args.q) && is_bf16_or_absent(args.q_nope) && is_bf16_or_absent(args.q_pe);
     const bool wants = options.precision == Precision::kBFloat16 ||
-                       (options.precision == Precision::kAuto && bf16_query);
-    return {bf16_data && wants && HasNativeBf16(target), kDTypeOf<O>};
+                       (options.precision == Precision::kAuto && bf16_query &&
+                        rows == BFloat16Rows::kExact);
+    return {rows != BFloat16Rows::kNever && wants && HasNativeBf16(target), kDTypeOf<O>};
   }
   void RequireMatches(const ref::AttentionResult& reference) const {
     RequireOut(out, reference.out, static_cast<size_t>(v_dim()), bounds());

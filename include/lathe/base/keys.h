@@ -11,7 +11,8 @@
 
 namespace lathe {
 
-// How one token's record is laid out; cache/formats.def lists them, docs/formats.md draws them.
+// How one token's record is laid out; cache/formats.def lists them, docs/formats.md draws them. Numbers
+// are part of the ABI; 128 and up belong to formats from outside (LATHE_EXTRA_FORMATS).
 enum class CacheFormat : uint8_t {
 #define LATHE_FORMAT(enumerator, number, type) enumerator = number,
 #include "lathe/cache/formats.def"

@@ -99,6 +99,12 @@ struct MiniFloat {
   static constexpr uint32_t kMantissa = (1u << kMantissaBits) - 1;
   static constexpr bool kNanReplacesNegativeZero = kNan == kSign;
   static constexpr int kDroppedBits = kFloatMantissaBits - kMantissaBits;
+  // The parameters, for vector codecs of the same format.
+  static constexpr int kNumMantissaBits = kMantissaBits;
+  static constexpr int kExponentBias = kBias;
+  static constexpr uint32_t kLargest = kMaxFinite;
+  static constexpr bool kSaturates = kOverflow == kMaxFinite;
+  static constexpr uint32_t kNanCode = kNan;
 
   static constexpr float Decode(uint32_t code) noexcept {
     if (kNanReplacesNegativeZero && code == kNan) return FloatOf(kFloatInfinity | kFloatMantissa);

@@ -1,5 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// The SIMD sections of all formats, for one target pass: the same list as in formats.h.
+// The SIMD sections of all formats, for one target pass.
+
+// For formats without SIMD code: a column at a time, correct first.
+template <class Format, class Element>
+void DecodeRecord(Format, const std::byte* record, const std::byte* side, int64_t width,
+                  Element* row) {
+  for (int64_t c = 0; c < width; ++c) {
+    row[c] = FromFloat<Element>(Format::DecodeColumn(record, side, c));
+  }
+}
+
+template <class Format>
+void EncodeRecord(Format, const TokenRow& token, const ScaleRule& rule, std::byte* record,
+                  std::byte* side) {
+  for (int64_t c = 0; c < token.width(); ++c) {
+    float x;
+    token.Load(c, 1, &x);
+    if constexpr (Format::kHasTensorScale) x = DivideTiny(x, rule.tensor_scale);
+    Format::EncodeColumn(x, record, side, c);
+  }
+}
+
 #define LATHE_TARGET_PASS 1
-#include "lathe/cache/latent.h"
+#include "lathe/cache/formats.def"
 #undef LATHE_TARGET_PASS

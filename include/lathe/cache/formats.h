@@ -1,21 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every cache format, and the one switch from a CacheFormat value to its type.
 //
-// A format is a struct of constants and scalar code:
+// A format file, included by formats.def, has three sections: its rows of the list, if LATHE_FORMAT
+// is defined; else, once, the scalar section, a struct of
 //   Element            the type an engine may read in place, or void: rows are always decoded
+//   kBFloat16          whether rows may be decoded to bfloat16 (scale_rules.h)
 //   kAlignment         of a record and of a side row
 //   kWidth             columns, or 0: any
 //   kSideBytes         bytes a token has in the second part of its page, or 0
 //   kHasTensorScale    values are stored * PagedCache::scale
 //   RecordBytes(width)
 //   DecodeColumn(record, side, column)            one value, without the tensor scale
-// and, in its second section, of SIMD code found by overloading:
-//   DecodeRecord(Format{}, record, side, width, Element* row)
+//   EncodeColumn(x, record, side, column)         x by the tensor scale; if there is no
+//   EncodeRecord below
+// and, if LATHE_TARGET_PASS is defined, SIMD code found by overloading, to both of which
+// formats-inl.h has slow substitutes over single columns:
+//   DecodeRecord(Format{}, record, side, width, Element* row)          Element = float, bfloat16
+//   EncodeRecord(Format{}, token, rule, record, side)
 #ifndef LATHE_CACHE_FORMATS_H_
 #define LATHE_CACHE_FORMATS_H_
 
 #include "lathe/base/keys.h"
-#include "lathe/cache/latent.h"
+#include "lathe/cache/formats.def"
+#include "lathe/cache/scale_rules.h"
 
 namespace lathe {
 
@@ -63,6 +70,12 @@ constexpr bool HasTensorScale(CacheFormat format) noexcept {
   bool has = false;
   VisitFormat(format, [&](auto tag) { has = decltype(tag)::Type::kHasTensorScale; });
   return has;
+}
+
+constexpr BFloat16Rows BFloat16RowsOf(CacheFormat format) noexcept {
+  BFloat16Rows rows = BFloat16Rows::kNever;
+  VisitFormat(format, [&](auto tag) { rows = decltype(tag)::Type::kBFloat16; });
+  return rows;
 }
 
 // Alignment that data, block_stride and row_stride must keep; 0 for an unknown format.

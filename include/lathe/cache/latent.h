@@ -3,20 +3,27 @@
 // (DeepSeek-V2, arXiv 2405.04434, section 2.1).
 //
 //   record:  | T 0 | T 1 | ... | T width-1 |     width * sizeof(T) bytes, aligned as T
-#ifndef LATHE_CACHE_LATENT_H_
+#if defined(LATHE_FORMAT)
+LATHE_FORMAT(kLatentFloat32, 0, Latent<float>)
+LATHE_FORMAT(kLatentFloat16, 1, Latent<float16>)
+LATHE_FORMAT(kLatentBFloat16, 2, Latent<bfloat16>)
+#elif !defined(LATHE_CACHE_LATENT_H_)
 #define LATHE_CACHE_LATENT_H_
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
+#include <type_traits>
 
 #include "lathe/base/types.h"
+#include "lathe/cache/scale_rules.h"
 
 namespace lathe {
 
 template <class T>
 struct Latent {
   using Element = T;
+  static constexpr BFloat16Rows kBFloat16 =
+      std::is_same_v<T, bfloat16> ? BFloat16Rows::kExact : BFloat16Rows::kNever;
   static constexpr size_t kAlignment = alignof(T);
   static constexpr int64_t kWidth = 0;
   static constexpr int64_t kSideBytes = 0;
@@ -26,9 +33,7 @@ struct Latent {
   }
 
   static float DecodeColumn(const std::byte* record, const std::byte*, int64_t column) noexcept {
-    T element;
-    std::memcpy(&element, record + column * static_cast<int64_t>(sizeof(T)), sizeof(T));
-    return ToFloat(element);
+    return detail::DecodeAt<T>(record, column);
   }
 };
 
@@ -38,19 +43,16 @@ struct Latent {
 
 #if defined(LATHE_TARGET_PASS)
 
-// Reader of the attend kernel: one record as a row of the engine's elements.
 template <class T, class Element>
 void DecodeRecord(Latent<T>, const std::byte* record, const std::byte*, int64_t width,
                   Element* row) {
   ConvertRow(reinterpret_cast<const T*>(record), row, width);
 }
 
-// Writer: the two parts of a token, of any type.
 template <class T>
-void EncodeRecord(Latent<T>, DType c_type, const std::byte* kv_c, int64_t c_width, DType pe_type,
-                  const std::byte* k_pe, int64_t pe_width, std::byte* record) {
-  Convert(c_type, kv_c, kDTypeOf<T>, record, c_width);
-  Convert(pe_type, k_pe, kDTypeOf<T>, record + Latent<T>::RecordBytes(c_width), pe_width);
+void EncodeRecord(Latent<T>, const TokenRow& token, const ScaleRule&, std::byte* record,
+                  std::byte*) {
+  token.Load(0, token.width(), reinterpret_cast<T*>(record));
 }
 
 #endif  // LATHE_TARGET_PASS

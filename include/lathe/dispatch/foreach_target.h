@@ -19,6 +19,7 @@
 
 #include "hwy/cache_control.h"
 #include "lathe/base/arena.h"
+#include "lathe/cache/code_tables.h"
 #include "lathe/cache/formats.h"
 #include "lathe/dispatch/abi.h"
 #include "lathe/kernel/kernel_table.h"

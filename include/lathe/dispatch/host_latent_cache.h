@@ -3,6 +3,8 @@
 #ifndef LATHE_DISPATCH_HOST_LATENT_CACHE_H_
 #define LATHE_DISPATCH_HOST_LATENT_CACHE_H_
 
+#include <algorithm>
+
 #include "lathe/dispatch/host_check.h"
 #include "lathe/dispatch/host_parallel.h"
 #include "lathe/dispatch/registry.h"
@@ -40,6 +42,10 @@ inline Status CheckSlots(const LatentWriteArgs& args) {
   return OkStatus();
 }
 
+inline int64_t RecordWidth(const LatentWriteArgs& args) {
+  return args.kv_c.extent[1] + args.k_pe.extent[1];
+}
+
 inline Status CheckLatentWrite(const LatentWriteArgs& args) {
   const int64_t num_tokens = args.slot_mapping.extent[0];
   if (num_tokens == 0) return OkStatus();
@@ -49,33 +55,60 @@ inline Status CheckLatentWrite(const LatentWriteArgs& args) {
   }
   LATHE_RETURN_IF_REFUSED(CheckSource("kv_c", args.kv_c, num_tokens));
   if (IsGiven(args.k_pe)) LATHE_RETURN_IF_REFUSED(CheckSource("k_pe", args.k_pe, num_tokens));
-  const int64_t width = args.kv_c.extent[1] + args.k_pe.extent[1];
-  LATHE_RETURN_IF_REFUSED(CheckCache("cache", args.cache, width, true));
-  const ByteRange cache = RangeOf(args.cache, width);
-  if (Overlap(RangeOf(args.kv_c), cache)) return Invalid("kv_c").Must("not overlap cache");
-  if (Overlap(RangeOf(args.k_pe), cache)) return Invalid("k_pe").Must("not overlap cache");
-  if (Overlap(RangeOf(args.slot_mapping), cache)) {
-    return Invalid("slot_mapping").Must("not overlap cache");
-  }
+  LATHE_RETURN_IF_REFUSED(CheckCache("cache", args.cache, RecordWidth(args), true));
   return CheckSlots(args);
 }
 
-inline Status WriteLatentCache(const LatentWriteArgs& args, const LatentWriteOptions& options,
-                               const Executor& executor) noexcept {
-  LATHE_RETURN_IF_REFUSED(CheckLatentWrite(args));
+// No source of any layer may lie in the cache of any.
+inline Status CheckOverlaps(const LatentWriteArgs* layers, size_t num_layers) {
+  for (size_t i = 0; i < num_layers; ++i) {
+    if (layers[i].slot_mapping.extent[0] == 0) continue;
+    const ByteRange kv_c = RangeOf(layers[i].kv_c), k_pe = RangeOf(layers[i].k_pe);
+    const ByteRange slot_mapping = RangeOf(layers[i].slot_mapping);
+    for (size_t j = 0; j < num_layers; ++j) {
+      if (layers[j].slot_mapping.extent[0] == 0) continue;
+      const ByteRange cache = RangeOf(layers[j].cache, RecordWidth(layers[j]));
+      if (Overlap(kv_c, cache)) return Invalid("kv_c").Must("not overlap cache");
+      if (Overlap(k_pe, cache)) return Invalid("k_pe").Must("not overlap cache");
+      if (Overlap(slot_mapping, cache)) return Invalid("slot_mapping").Must("not overlap cache");
+    }
+  }
+  return OkStatus();
+}
+
+inline Status WriteLatentCaches(const LatentWriteArgs* layers, size_t num_layers,
+                                const LatentWriteOptions& options,
+                                const Executor& executor) noexcept {
+  if (layers == nullptr && num_layers > 0) return Invalid("layers").Must("not be null");
+  int64_t num_tokens = 0;  // of all layers
+  for (size_t i = 0; i < num_layers; ++i) {
+    LATHE_RETURN_IF_REFUSED(CheckLatentWrite(layers[i]));
+    num_tokens = SaturatingAdd(num_tokens, layers[i].slot_mapping.extent[0]);
+  }
+  LATHE_RETURN_IF_REFUSED(CheckOverlaps(layers, num_layers));
   LATHE_RETURN_IF_REFUSED(CheckExecutor(executor));
   Target target;
   const KernelTable* kernels;
   LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &target, &kernels));
-  LatentWriteArgs call = args;
-  if (call.k_pe.empty()) {  // no columns, copied from somewhere: null is no source even for none
-    call.k_pe = {};
-    call.k_pe.data = args.kv_c.data;
-  }
-  // A record takes some 50 ns; fewer than 32 of them are not worth a second thread.
-  ForEachRange(executor, args.slot_mapping.extent[0], 32,
-               [&](int64_t begin, int64_t end) { kernels->write_latents(call, begin, end); });
+  // A record takes some 50 ns; fewer than 32 of them are not worth a second thread. Ranges run through the
+  // tokens of all layers, one layer after another.
+  ForEachRange(executor, num_tokens, 32, [&](int64_t begin, int64_t end) {
+    for (size_t i = 0; i < num_layers && end > 0; ++i) {
+      const int64_t n = layers[i].slot_mapping.extent[0];
+      if (begin < n) {
+        kernels->write_latents(layers[i], options.power_of_two_scales, (std::max)(begin, int64_t{0}),
+                               (std::min)(end, n));
+      }
+      begin -= n;
+      end -= n;
+    }
+  });
   return OkStatus();
+}
+
+inline Status WriteLatentCache(const LatentWriteArgs& args, const LatentWriteOptions& options,
+                               const Executor& executor) noexcept {
+  return LATHE_ABI::WriteLatentCaches(&args, 1, options, executor);
 }
 
 }  // namespace LATHE_ABI

@@ -29,11 +29,13 @@ inline DType RopeDType(const MlaDecodeArgs& args) {
   return args.q_pe.extent[2] > 0 ? args.q_pe.dtype : QueryDType(args);
 }
 
-// bf16 products are exact for bf16 inputs; a query of another type would be rounded, so it needs consent.
+// bf16 products are exact for bf16 inputs. A query of another type would be rounded, and so would the
+// keys of some formats (8192 normally distributed ones: 1.3 times the bound of kAuto), so that
+// needs consent.
 inline Engine ChooseEngine(const KernelTable& kernels, const MlaDecodeOptions& options,
                            const MlaDecodeArgs& args) {
-  const bool is_bf16_cache = args.keys.cache.format == CacheFormat::kLatentBFloat16;
-  if (!kernels.native_bf16 || !is_bf16_cache) return Engine::kFloat32;
+  const BFloat16Rows rows = BFloat16RowsOf(args.keys.cache.format);
+  if (!kernels.native_bf16 || rows == BFloat16Rows::kNever) return Engine::kFloat32;
   const bool is_bf16_query =
       QueryDType(args) == DType::kBFloat16 && RopeDType(args) == DType::kBFloat16;
   switch (options.precision) {
@@ -41,7 +43,7 @@ inline Engine ChooseEngine(const KernelTable& kernels, const MlaDecodeOptions& o
     case Precision::kBFloat16: return Engine::kBFloat16;
     case Precision::kAuto: break;
   }
-  return is_bf16_query ? Engine::kBFloat16 : Engine::kFloat32;
+  return is_bf16_query && rows == BFloat16Rows::kExact ? Engine::kBFloat16 : Engine::kFloat32;
 }
 
 inline Status MlaDecodeSizes(const MlaShape& shape, const MlaDecodeOptions& options,

@@ -89,7 +89,8 @@ struct KernelTable {
   size_t (*attend_scratch_bytes[kNumEngines])(int64_t qk_dim, int64_t v_dim, int64_t max_rows) = {};
   void (*attend[kNumEngines])(const AttendCall&, const AttendTask&, void* scratch) = {};
   void (*fold[kNumEngines])(const AttendCall&, const FoldTask&) = {};
-  void (*write_latents)(const LatentWriteArgs&, int64_t token_begin, int64_t token_end) = nullptr;
+  void (*write_latents)(const LatentWriteArgs&, bool power_of_two_scales, int64_t token_begin,
+                        int64_t token_end) = nullptr;
   void (*merge)(const MergeStatesArgs&, int64_t row_begin, int64_t row_end) = nullptr;  // of T * H
 };
 

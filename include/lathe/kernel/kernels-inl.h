@@ -9,6 +9,7 @@
 
 #include "hwy/highway.h"
 #include "lathe/base/arena.h"
+#include "lathe/cache/code_tables.h"
 #include "lathe/cache/formats.h"
 #include "lathe/kernel/kernel_table.h"
 #include "lathe/kernel/visibility.h"
@@ -21,6 +22,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 // clang-format off
 #include "lathe/kernel/vector-inl.h"
 #include "lathe/kernel/convert-inl.h"
+#include "lathe/cache/token_row-inl.h"
+#include "lathe/cache/decode-inl.h"
+#include "lathe/cache/quantize-inl.h"
 #include "lathe/cache/formats-inl.h"
 #include "lathe/kernel/latent_write-inl.h"
 #include "lathe/kernel/merge-inl.h"

@@ -47,6 +47,7 @@ class RowSource {
       }
       decode_ = DecodeRowBytes<Format, Element>;
       record_bytes_ = Format::RecordBytes(width_);
+      has_sides_ = Format::kSideBytes > 0;
     });
     if (values_in_place_) return;
     for (int64_t t = 0; t < kTileKeys; ++t) {
@@ -67,6 +68,7 @@ class RowSource {
     if (values_in_place_) return;
     for (int64_t t = 0; t < tile.count; ++t) {
       if (t < next.count) Prefetch(next.rows[t]);
+      if (has_sides_ && t < next.count) PrefetchToL2(next.sides[t]);
       tile.rows[t] = Decode(tile.rows[t], tile.sides[t], t);
     }
   }
@@ -101,4 +103,5 @@ class RowSource {
   DType value_type_ = kDTypeOf<Element>;
   DecodeRowFn decode_ = nullptr;
   int64_t record_bytes_ = 0;
+  bool has_sides_ = false;
 };

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fp8DsMla: the fp8 cache of DeepSeek-V3.2's sparse attention (FlashMLA's "fp8 with scale", vLLM's
+// fp8_ds_mla). 512 latent columns in tiles of 128 with a float scale each, 64 rope columns
+// unscaled.
+//
+//   record:  | 512 x e4m3fn | 4 x float32 scale | 64 x bfloat16 rope |     656 bytes, aligned to 4
+//            0              512                 528                656
+//
+//   value = code * scale of its tile. Any float is read as a scale; max(amax / 448, FLT_MIN) is
+//   written, or, on request, the power of two that the ue8m0 formats would use.
+#if defined(LATHE_FORMAT)
+LATHE_FORMAT(kFp8DsMla, 6, Fp8DsMla)
+#elif !defined(LATHE_CACHE_FP8_DS_MLA_H_)
+#define LATHE_CACHE_FP8_DS_MLA_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "lathe/base/types.h"
+#include "lathe/cache/scale_rules.h"
+
+namespace lathe {
+
+struct Fp8DsMla {
+  using Element = void;
+  static constexpr BFloat16Rows kBFloat16 = BFloat16Rows::kRounded;
+  static constexpr size_t kAlignment = alignof(float);
+  static constexpr int64_t kWidth = 576;
+  static constexpr int64_t kSideBytes = 0;
+  static constexpr bool kHasTensorScale = false;
+  static constexpr int64_t RecordBytes(int64_t) noexcept { return 656; }
+
+  static constexpr int64_t kLatent = 512;  // columns, and bytes
+  static constexpr int64_t kTile = 128;
+  static constexpr int64_t kTiles = kLatent / kTile;
+  static constexpr int64_t kRope = kLatent + kTiles * static_cast<int64_t>(sizeof(float));  // byte
+
+  static float DecodeColumn(const std::byte* record, const std::byte*, int64_t column) noexcept {
+    if (column >= kLatent) return detail::DecodeAt<bfloat16>(record + kRope, column - kLatent);
+    return detail::DecodeAt<float8_e4m3fn>(record, column) *
+           detail::DecodeAt<float>(record + kLatent, column / kTile);
+  }
+};
+
+}  // namespace lathe
+
+#endif  // LATHE_CACHE_FP8_DS_MLA_H_
+
+#if defined(LATHE_TARGET_PASS)
+
+template <class Element>
+void DecodeRecord(Fp8DsMla, const std::byte* record, const std::byte*, int64_t, Element* row) {
+  using F = Fp8DsMla;
+  float scales[F::kTiles];
+  std::memcpy(scales, record + F::kLatent, sizeof(scales));
+  DecodeCodes<float8_e4m3fn>(record, F::kLatent, TileScales<F::kTile, false>{scales}, row);
+  ConvertRow(reinterpret_cast<const bfloat16*>(record + F::kRope), row + F::kLatent,
+             F::kWidth - F::kLatent);
+}
+
+inline void EncodeRecord(Fp8DsMla, const TokenRow& token, const ScaleRule& rule, std::byte* record,
+                         std::byte*) {
+  using F = Fp8DsMla;
+  float x[F::kLatent], scales[F::kTiles];
+  token.Load(0, F::kLatent, x);
+  for (int64_t i = 0; i < F::kTiles; ++i) {
+    const float amax = FiniteMax(x + i * F::kTile, F::kTile);
+    scales[i] = rule.power_of_two ? ToFloat(PowerOfTwoScale(amax)) : ExactScale(amax);
+  }
+  for (int64_t i = 0; i < F::kTiles; ++i) {
+    QuantizeTile<float8_e4m3fn>(x + i * F::kTile, F::kTile, scales[i], record + i * F::kTile);
+  }
+  std::memcpy(record + F::kLatent, scales, sizeof(scales));
+  token.Load(F::kLatent, F::kWidth - F::kLatent, reinterpret_cast<bfloat16*>(record + F::kRope));
+}
+
+#endif  // LATHE_TARGET_PASS

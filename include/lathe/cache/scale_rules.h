@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// How quantised formats choose scales, and what their values need of an engine.
+#ifndef LATHE_CACHE_SCALE_RULES_H_
+#define LATHE_CACHE_SCALE_RULES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "lathe/base/types.h"
+
+namespace lathe {
+
+// Whether a format's rows may become bfloat16, for engines that take bfloat16 products.
+enum class BFloat16Rows : uint8_t {
+  kNever,    // it holds more precision than that
+  kRounded,  // its values are products of a narrow code and any float: rounded once, 2^-9 relative
+  kExact,    // its values are bfloat16 numbers
+};
+
+// The choices a writer leaves to the caller.
+struct ScaleRule {
+  bool power_of_two = false;  // where the format stores float scales
+  float tensor_scale = 1.0f;  // of formats with one scale for the whole tensor
+};
+
+constexpr float kLargestE4m3 = 448.0f;
+constexpr float kLargestE2m1 = 6.0f;
+
+// amax: the largest magnitude of a tile, finite. All rules give finite scales above 0, also for 0.
+
+// max(amax / 448, FLT_MIN); compared before the division, which flush-to-zero could make 0.
+constexpr float ExactScale(float amax) noexcept {
+  constexpr float kSmallest = (std::numeric_limits<float>::min)();
+  return amax > kSmallest * kLargestE4m3 ? amax / kLargestE4m3 : kSmallest;
+}
+
+// 2^ceil(log2(max(amax, 1e-4) / 448)): the floor is on amax, before the division. No float is so
+// near to a power of two that the rounding of the quotient would hide on which side of it it lies.
+constexpr float8_e8m0 PowerOfTwoScale(float amax) noexcept {
+  return CeilPowerOfTwo((amax > 1e-4f ? amax : 1e-4f) / kLargestE4m3);
+}
+
+// Nearest e4m3 number to amax / 6, within [2^-9, 448]. Not rounded up: up to 1/16 of a tile's
+// largest values saturate.
+constexpr float8_e4m3fn E2m1Scale(float amax) noexcept {
+  const float scale = amax / kLargestE2m1;
+  const float floored = scale > 0x1p-9f ? scale : 0x1p-9f;
+  return FromFloat<float8_e4m3fn>(floored < kLargestE4m3 ? floored : kLargestE4m3);
+}
+
+constexpr bool IsPowerOfTwo(float scale) noexcept {
+  const uint32_t bits = detail::BitsOf(scale);
+  return (bits & detail::kFloatMantissa) == 0 && bits != 0 && bits < detail::kFloatInfinity;
+}
+
+// x / scale, also where flush-to-zero would take x or scale for 0: float subnormals are widened by
+// hand. Rounding to double first changes nothing (53 >= 2 * 24 + 2 bits).
+constexpr float DivideTiny(float x, float scale) noexcept {
+  const auto widen = [](float value) -> double {
+    const uint32_t bits = detail::BitsOf(value);
+    if ((bits & detail::kFloatInfinity) != 0) return static_cast<double>(value);
+    const double magnitude = static_cast<double>(bits & detail::kFloatMantissa) * 0x1p-149;
+    return (bits & detail::kFloatSign) != 0 ? -magnitude : magnitude;
+  };
+  const double quotient = widen(x) / widen(scale);
+  constexpr double kLargest = (std::numeric_limits<float>::max)();
+  if (quotient > kLargest) return (std::numeric_limits<float>::infinity)();
+  if (quotient < -kLargest) return -(std::numeric_limits<float>::infinity)();
+  return static_cast<float>(quotient);
+}
+
+namespace detail {
+
+// Reading of stored numbers at any address.
+template <class T>
+T LoadAs(const std::byte* at) noexcept {
+  T value;
+  std::memcpy(&value, at, sizeof(T));
+  return value;
+}
+template <class T>
+float DecodeAt(const std::byte* numbers, int64_t index) noexcept {
+  return ToFloat(LoadAs<T>(numbers + index * static_cast<int64_t>(sizeof(T))));
+}
+
+// Element `index` of packed e2m1 codes: even ones lie in the low nibble.
+inline float DecodeE2m1At(const std::byte* packed, int64_t index) noexcept {
+  const auto pair = std::to_integer<unsigned>(packed[index / 2]);
+  return ToFloat(float4_e2m1{static_cast<uint8_t>((index % 2 == 0 ? pair : pair >> 4) & 0xF)});
+}
+
+}  // namespace detail
+}  // namespace lathe
+
+#endif  // LATHE_CACHE_SCALE_RULES_H_

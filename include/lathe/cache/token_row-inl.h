@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a record is made of: the two parts of a token, each of its own type, seen as one row of
+// columns.
+
+struct TokenRow {
+  DType c_type;
+  const std::byte* kv_c;
+  int64_t c_width;
+  DType pe_type;
+  const std::byte* k_pe;
+  int64_t pe_width;
+
+  int64_t width() const { return c_width + pe_width; }
+
+  // Columns [first, first + n), rounded to T.
+  template <class T>
+  void Load(int64_t first, int64_t n, T* to) const {
+    const int64_t n_c = (std::min)((std::max)(c_width - first, int64_t{0}), n);
+    if (n_c > 0) Convert(c_type, At(kv_c, c_type, first), kDTypeOf<T>, Bytes(to), n_c);
+    if (n_c == n) return;
+    Convert(pe_type, At(k_pe, pe_type, first + n_c - c_width), kDTypeOf<T>, Bytes(to + n_c),
+            n - n_c);
+  }
+
+ private:
+  static const std::byte* At(const std::byte* row, DType type, int64_t column) {
+    return row + column * static_cast<int64_t>(SizeOf(type));
+  }
+  template <class T>
+  static std::byte* Bytes(T* to) {
+    return reinterpret_cast<std::byte*>(to);
+  }
+};
