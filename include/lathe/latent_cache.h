@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writing new tokens into a paged latent cache (DeepSeek-V2, arXiv 2405.04434, section 2.1): the
 // compressed latent kv_c (after RMSNorm) and the rotated key part k_pe of each token become one record.
+// Reading them back as plain rows, and copying whole pages.
 #ifndef LATHE_LATENT_CACHE_H_
 #define LATHE_LATENT_CACHE_H_
 
@@ -56,6 +57,71 @@ Status WriteLatentCache(const LatentWriteArgs& args, const LatentWriteOptions& o
 Status WriteLatentCaches(const LatentWriteArgs* layers, size_t num_layers,
                          const LatentWriteOptions& options = {},
                          const Executor& executor = {}) noexcept;
+
+// B sequences. Sequence b gives its seq_lens[b] tokens from position seq_starts[b] on, or the last
+// `last_n` of these where that is fewer, to consecutive rows of out from out_start_loc[b] on.
+//
+//   cache          any format
+//   block_table    [B, max_blocks] page ids; only those of gathered tokens are read
+//   seq_lens       [B] tokens
+//   seq_starts     [B] optional: position of the first, any (chunks of a context); else 0
+//   last_n         0 = all
+//   out_start_loc  [B] or more (cumulative lengths have B + 1; the last one is not read): a
+//                  sequence's rows begin where those of the one before it end, or later
+//   out            [rows, width] float32, float16 or bfloat16, innermost stride 1; width is that
+//                  of the records
+struct LatentGatherArgs {
+  PagedCache cache = {};
+  IndexView<2> block_table = {};
+  IndexView<1> seq_lens = {};
+  IndexView<1> seq_starts = {};
+  int64_t last_n = 0;
+  IndexView<1> out_start_loc = {};
+  Out<2> out = {};
+};
+
+struct LatentGatherOptions {
+  Target target = Target::kAuto;
+};
+
+// Writes the rows that are gathered and no others. Values are dequantised in float32, times
+// cache.scale where it counts, then rounded to out's type to nearest even: equal bits on every
+// target as long as no value is a subnormal float. O(tokens * width + B); no workspace.
+// Refuses, before anything is written: null data, strides smaller than a row, misaligned data, a
+// width that the format does not have, a cache.scale that is not finite and above 0 where it
+// counts, lengths beyond the block table, block ids outside the cache, rows outside out or of two
+// sequences, an out that overlaps what is read.
+Status GatherLatentCache(const LatentGatherArgs& args, const LatentGatherOptions& options = {},
+                         const Executor& executor = {}) noexcept;
+
+// Copies between pages of one cache (forks of a sequence, compaction) or of two.
+//
+//   source, destination   [num_blocks] pages each, the next one *_stride bytes on; for one cache,
+//                         the same address and stride
+//   page_bytes            of each page, from its first byte on: a cache's block_stride for all of
+//                         it, gaps included, or block_size * (row_stride + side bytes)
+//   block_pairs           [P, 2] (source page, destination page)
+struct PageCopyArgs {
+  const std::byte* source = nullptr;
+  int64_t num_source_blocks = 0;
+  int64_t source_stride = 0;
+  std::byte* destination = nullptr;
+  int64_t num_destination_blocks = 0;
+  int64_t destination_stride = 0;
+  int64_t page_bytes = 0;
+  IndexView<2> block_pairs = {};
+};
+
+// Copies pair after pair, as a loop of memmove does, with any number of workers: a pair sees what
+// those before it wrote. Each worker takes a slice of every page. O(P * page_bytes); no workspace.
+// Refuses, before anything is written: null data, strides below page_bytes, page ids outside, a
+// destination that overlaps block_pairs, or the source unless they are one cache.
+Status CopyCachePages(const PageCopyArgs& args, const Executor& executor = {}) noexcept;
+
+// The same for `num_layers` calls at once, which share workers. Everything may differ between
+// layers; a page that one layer writes must be of no use to another, which is not checked.
+Status CopyCachesPages(const PageCopyArgs* layers, size_t num_layers,
+                       const Executor& executor = {}) noexcept;
 
 }  // namespace lathe
 

@@ -32,6 +32,8 @@ inline MlaShape ShapeOf(CacheFormat format, int64_t num_heads) {
   return FixedWidth(format) == 512 ? MlaShape{num_heads, 512, 0} : MlaShape{num_heads, 512, 64};
 }
 
+inline int64_t WidthOf(CacheFormat format) { return ShapeOf(format, 1).head_dim(); }
+
 inline int64_t PayloadBytes(CacheFormat format, int64_t width, int64_t block_size) {
   return block_size * (RecordBytes(format, width) + SideBytes(format));
 }

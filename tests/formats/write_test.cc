@@ -30,8 +30,6 @@ bool IsFp4(CacheFormat format) {
   return format == CacheFormat::kDs41Fp4 || format == CacheFormat::kNvfp4DsMla;
 }
 
-int64_t WidthOf(CacheFormat format) { return ShapeOf(format, 1).head_dim(); }
-
 // Rows of one width, to be filled.
 struct Rows {
   Rows(int64_t n, int64_t columns)

@@ -4,7 +4,9 @@
 #define LATHE_DISPATCH_HOST_H_
 
 #include "lathe/dispatch/host_latent_cache.h"
+#include "lathe/dispatch/host_latent_gather.h"
 #include "lathe/dispatch/host_merge_states.h"
 #include "lathe/dispatch/host_mla_decode.h"
+#include "lathe/dispatch/host_page_copy.h"
 
 #endif  // LATHE_DISPATCH_HOST_H_

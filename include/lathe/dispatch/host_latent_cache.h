@@ -80,29 +80,21 @@ inline Status WriteLatentCaches(const LatentWriteArgs* layers, size_t num_layers
                                 const LatentWriteOptions& options,
                                 const Executor& executor) noexcept {
   if (layers == nullptr && num_layers > 0) return Invalid("layers").Must("not be null");
-  int64_t num_tokens = 0;  // of all layers
   for (size_t i = 0; i < num_layers; ++i) {
     LATHE_RETURN_IF_REFUSED(CheckLatentWrite(layers[i]));
-    num_tokens = SaturatingAdd(num_tokens, layers[i].slot_mapping.extent[0]);
   }
   LATHE_RETURN_IF_REFUSED(CheckOverlaps(layers, num_layers));
   LATHE_RETURN_IF_REFUSED(CheckExecutor(executor));
   Target target;
   const KernelTable* kernels;
   LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &target, &kernels));
-  // A record takes some 50 ns; fewer than 32 of them are not worth a second thread. Ranges run through the
-  // tokens of all layers, one layer after another.
-  ForEachRange(executor, num_tokens, 32, [&](int64_t begin, int64_t end) {
-    for (size_t i = 0; i < num_layers && end > 0; ++i) {
-      const int64_t n = layers[i].slot_mapping.extent[0];
-      if (begin < n) {
-        kernels->write_latents(layers[i], options.power_of_two_scales, (std::max)(begin, int64_t{0}),
-                               (std::min)(end, n));
-      }
-      begin -= n;
-      end -= n;
-    }
-  });
+  // A record takes some 50 ns; fewer than 32 of them are not worth a second thread.
+  ForEachRangeOfParts(
+      executor, static_cast<int64_t>(num_layers), 32,
+      [&](int64_t i) { return layers[i].slot_mapping.extent[0]; },
+      [&](int64_t i, int64_t begin, int64_t end) {
+        kernels->write_latents(layers[i], options.power_of_two_scales, begin, end);
+      });
   return OkStatus();
 }
 

@@ -51,6 +51,25 @@ void ForEachRange(const Executor& executor, int64_t n, int64_t grain, const Body
               });
 }
 
+// body(part, begin, end) over the size(part) items of each part in [0, num_parts): the items of all parts,
+// one part after another, are shared as ForEachRange does it, so small parts do not wait for one another.
+template <class Size, class Body>
+void ForEachRangeOfParts(const Executor& executor, int64_t num_parts, int64_t grain,
+                         const Size& size, const Body& body) {
+  int64_t n = 0;
+  for (int64_t part = 0; part < num_parts; ++part) n += size(part);
+  ForEachRange(executor, n, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t part = 0; part < num_parts && end > 0; ++part) {
+      const int64_t items = size(part);
+      if (begin < items) {
+        body(part, (std::max)(begin, int64_t{0}), (std::min)(end, items));
+      }
+      begin -= items;
+      end -= items;
+    }
+  });
+}
+
 }  // namespace LATHE_ABI
 }  // namespace detail
 }  // namespace lathe

@@ -84,6 +84,14 @@ struct FoldTask {
   int64_t row_last = 0;
 };
 
+// Rows [row, row + count) of a gather's out: tokens of sequence `seq` from `position` on.
+struct GatherTask {
+  int64_t seq = 0;
+  int64_t position = 0;
+  int64_t row = 0;
+  int64_t count = 0;
+};
+
 struct KernelTable {
   bool native_bf16 = false;  // has the kBFloat16 engine
   size_t (*attend_scratch_bytes[kNumEngines])(int64_t qk_dim, int64_t v_dim, int64_t max_rows) = {};
@@ -91,6 +99,7 @@ struct KernelTable {
   void (*fold[kNumEngines])(const AttendCall&, const FoldTask&) = {};
   void (*write_latents)(const LatentWriteArgs&, bool power_of_two_scales, int64_t token_begin,
                         int64_t token_end) = nullptr;
+  void (*gather_latents)(const LatentGatherArgs&, const GatherTask&) = nullptr;
   void (*merge)(const MergeStatesArgs&, int64_t row_begin, int64_t row_end) = nullptr;  // of T * H
 };
 

@@ -27,6 +27,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 #include "lathe/cache/quantize-inl.h"
 #include "lathe/cache/formats-inl.h"
 #include "lathe/kernel/latent_write-inl.h"
+#include "lathe/kernel/latent_gather-inl.h"
 #include "lathe/kernel/merge-inl.h"
 #include "lathe/kernel/exp2-inl.h"
 #include "lathe/kernel/arithmetic-inl.h"
@@ -52,6 +53,7 @@ constexpr void AddEngine(detail::KernelTable& table) {
 constexpr detail::KernelTable MakeKernels() {
   detail::KernelTable table;
   table.write_latents = WriteLatents;
+  table.gather_latents = GatherLatents;
   table.merge = Merge;
   AddEngine<RegisterEngine<FloatArithmetic>>(table);
 #if HWY_NATIVE_DOT_BF16

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gather: records of a sequence become rows of plain elements.
+
+// row[i] = from[i] * scale; the two may be the same memory if their elements have one size.
+template <class From, class To>
+void ScaleRow(const From* from, float scale, To* row, int64_t n) {
+  const VF factor = hn::Set(F32(), scale);
+  int64_t i = 0;
+  for (const int64_t end = n / kLanes * kLanes; i < end; i += kLanes) {
+    StoreFloats(hn::Mul(LoadFloats(from + i), factor), row + i);
+  }
+  for (; i < n; ++i) row[i] = FromFloat<To>(ToFloat(from[i]) * scale);
+}
+
+// Widths may be any, and there is no workspace: values that are bfloat16 numbers pass through the
+// row itself, others through the stack, which a format of any width and other values cannot.
+template <class Format, class To>
+void GatherRow(const PagedCache& cache, const std::byte* record, const std::byte* side,
+               int64_t width, To* row) {
+  using Stored = typename Format::Element;
+  const float scale = Format::kHasTensorScale ? cache.scale : 1.0f;
+  if constexpr (!std::is_void_v<Stored>) {
+    ConvertRow(reinterpret_cast<const Stored*>(record), row, width);
+  } else if constexpr (std::is_same_v<To, float>) {
+    DecodeRecord(Format{}, record, side, width, row);
+    if constexpr (Format::kHasTensorScale) ScaleRow(row, scale, row, width);
+  } else if constexpr (Format::kBFloat16 == BFloat16Rows::kExact) {
+    auto* values = reinterpret_cast<bfloat16*>(row);
+    DecodeRecord(Format{}, record, side, width, values);
+    if constexpr (Format::kHasTensorScale || !std::is_same_v<To, bfloat16>) {
+      ScaleRow(values, scale, row, width);
+    }
+  } else if constexpr (Format::kWidth > 0) {
+    float values[Format::kWidth];
+    DecodeRecord(Format{}, record, side, width, values);
+    ScaleRow(values, scale, row, width);
+  } else {
+    for (int64_t c = 0; c < width; ++c) {
+      row[c] = FromFloat<To>(Format::DecodeColumn(record, side, c) * scale);
+    }
+  }
+}
+
+template <class Format, class To>
+void GatherTokens(const LatentGatherArgs& args, const detail::GatherTask& task) {
+  const PagedCache& cache = args.cache;
+  To* row = reinterpret_cast<To*>(args.out.data) + task.row * args.out.stride[0];
+  int64_t page = task.position / cache.block_size;
+  int64_t slot = task.position % cache.block_size;
+  for (int64_t i = 0; i < task.count; ++page, slot = 0) {
+    const std::byte* data = cache.data + args.block_table(task.seq, page) * cache.block_stride;
+    const std::byte* sides = data + cache.block_size * cache.row_stride;
+    for (; slot < cache.block_size && i < task.count; ++slot, ++i, row += args.out.stride[0]) {
+      GatherRow<Format>(cache, data + slot * cache.row_stride,
+                        Format::kSideBytes > 0 ? sides + slot * Format::kSideBytes : nullptr,
+                        args.out.extent[1], row);
+    }
+  }
+}
+
+inline void GatherLatents(const LatentGatherArgs& args, const detail::GatherTask& task) {
+  VisitFormat(args.cache.format, [&](auto tag) {
+    using Format = typename decltype(tag)::Type;
+    switch (args.out.dtype) {
+      case DType::kFloat32:
+        return GatherTokens<Format, float>(args, task);
+      case DType::kFloat16:
+        return GatherTokens<Format, float16>(args, task);
+      case DType::kBFloat16:
+        return GatherTokens<Format, bfloat16>(args, task);
+    }
+  });
+}
