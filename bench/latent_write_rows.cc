@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <numeric>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "bench/copy_bound.h"
@@ -61,7 +62,9 @@ double Rounded(CacheFormat format, double x) {
   double rounded = 0.0;
   VisitFormat(format, [&](auto tag) {
     using Element = typename decltype(tag)::Type::Element;
-    rounded = static_cast<double>(ToFloat(FromFloat<Element>(static_cast<float>(x))));
+    if constexpr (!std::is_void_v<Element>) {
+      rounded = static_cast<double>(ToFloat(FromFloat<Element>(static_cast<float>(x))));
+    }
   });
   return rounded;
 }
