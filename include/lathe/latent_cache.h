@@ -33,8 +33,9 @@ struct LatentWriteArgs {
 
 struct LatentWriteOptions {
   Target target = Target::kAuto;
-  // kFp8DsMla: scales are 2^ceil(log2(max(amax, 1e-4) / 448)), not max(amax / 448, FLT_MIN). Other formats
-  // have one rule each (docs/formats.md); cache.scale is never chosen by a writer.
+  // kFp8DsMla: scales are 2^ceil(log2(max(amax, 1e-4) / 448)), not max(amax / 448, FLT_MIN).
+  // kIndexerFp8 has the same choice (indexer.h), other formats one rule each (docs/formats.md);
+  // cache.scale is never chosen by a writer.
   bool power_of_two_scales = false;
 };
 

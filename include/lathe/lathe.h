@@ -4,6 +4,7 @@
 #ifndef LATHE_LATHE_H_
 #define LATHE_LATHE_H_
 
+#include "lathe/indexer.h"
 #include "lathe/latent_cache.h"
 #include "lathe/merge_states.h"
 #include "lathe/mla_decode.h"

@@ -29,7 +29,19 @@ inline const char* NameOf(CacheFormat format) {
 
 // The model whose rows the format holds.
 inline MlaShape ShapeOf(CacheFormat format, int64_t num_heads) {
-  return FixedWidth(format) == 512 ? MlaShape{num_heads, 512, 0} : MlaShape{num_heads, 512, 64};
+  const int64_t width = FixedWidth(format);
+  if (width == 0 || width == 576) return {num_heads, 512, 64};
+  return {num_heads, width, 0};
+}
+
+inline bool IsFp4(CacheFormat format) {
+  return format == CacheFormat::kDs41Fp4 || format == CacheFormat::kNvfp4DsMla ||
+         format == CacheFormat::kIndexerMxfp4;
+}
+
+// Float scales of tiles, which LatentWriteOptions::power_of_two_scales changes.
+inline bool HasFloatScales(CacheFormat format) {
+  return format == CacheFormat::kFp8DsMla || format == CacheFormat::kIndexerFp8;
 }
 
 inline int64_t WidthOf(CacheFormat format) { return ShapeOf(format, 1).head_dim(); }

@@ -113,17 +113,15 @@ void EncodePowerOfTwoTiles(const TokenRow& token, std::byte* codes, std::byte* s
   std::memcpy(scales, scale, sizeof(scale));
 }
 
-// Tiles of packed e2m1 codes, each with an e4m3 scale. e2m1 has no NaN, so a tile that is not all
-// finite becomes NaN as a whole.
-template <int64_t kTile, int64_t kTiles>
-void EncodeE2m1Tiles(const TokenRow& token, std::byte* packed, float8_e4m3fn* scales) {
+// Tiles of packed e2m1 codes, each with rule(amax) as its scale. A tile that is not all finite
+// becomes NaN as a whole.
+template <int64_t kTile, int64_t kTiles, class Scale>
+void EncodeE2m1Tiles(const TokenRow& token, Scale (*rule)(float amax), std::byte* packed,
+                     Scale* scales) {
   float x[kTile * kTiles];
   token.Load(0, kTile * kTiles, x);
   for (int64_t i = 0; i < kTiles; ++i) {
-    const uint32_t max = MaxMagnitude(x + i * kTile, kTile);
-    scales[i] = max < detail::kFloatInfinity
-                    ? E2m1Scale(detail::FloatOf(max))
-                    : float8_e4m3fn{detail::FormatOf<float8_e4m3fn>::kNanCode};
+    scales[i] = rule(detail::FloatOf(MaxMagnitude(x + i * kTile, kTile)));
   }
   std::byte codes[kTile * kTiles];
   for (int64_t i = 0; i < kTiles; ++i) {

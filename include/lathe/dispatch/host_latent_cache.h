@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Latent write: checks, then tokens shared among workers.
+// Latent and indexer write: checks, then tokens shared among workers.
 #ifndef LATHE_DISPATCH_HOST_LATENT_CACHE_H_
 #define LATHE_DISPATCH_HOST_LATENT_CACHE_H_
 
@@ -8,6 +8,7 @@
 #include "lathe/dispatch/host_check.h"
 #include "lathe/dispatch/host_parallel.h"
 #include "lathe/dispatch/registry.h"
+#include "lathe/indexer.h"
 #include "lathe/latent_cache.h"
 
 namespace lathe {
@@ -46,21 +47,22 @@ inline int64_t RecordWidth(const LatentWriteArgs& args) {
   return args.kv_c.extent[1] + args.k_pe.extent[1];
 }
 
-inline Status CheckLatentWrite(const LatentWriteArgs& args) {
+// `name`: what the caller knows kv_c by.
+inline Status CheckLatentWrite(const LatentWriteArgs& args, const char* name) {
   const int64_t num_tokens = args.slot_mapping.extent[0];
   if (num_tokens == 0) return OkStatus();
   LATHE_RETURN_IF_REFUSED(CheckIndices("slot_mapping", args.slot_mapping, {-1}));
   if (args.kv_c.extent[1] < 1) {
-    return Invalid("kv_c", ".extent").At(1).Is(args.kv_c.extent[1]).Must("be at least", 1);
+    return Invalid(name, ".extent").At(1).Is(args.kv_c.extent[1]).Must("be at least", 1);
   }
-  LATHE_RETURN_IF_REFUSED(CheckSource("kv_c", args.kv_c, num_tokens));
+  LATHE_RETURN_IF_REFUSED(CheckSource(name, args.kv_c, num_tokens));
   if (IsGiven(args.k_pe)) LATHE_RETURN_IF_REFUSED(CheckSource("k_pe", args.k_pe, num_tokens));
   LATHE_RETURN_IF_REFUSED(CheckCache("cache", args.cache, RecordWidth(args), true));
   return CheckSlots(args);
 }
 
 // No source of any layer may lie in the cache of any.
-inline Status CheckOverlaps(const LatentWriteArgs* layers, size_t num_layers) {
+inline Status CheckOverlaps(const LatentWriteArgs* layers, size_t num_layers, const char* name) {
   for (size_t i = 0; i < num_layers; ++i) {
     if (layers[i].slot_mapping.extent[0] == 0) continue;
     const ByteRange kv_c = RangeOf(layers[i].kv_c), k_pe = RangeOf(layers[i].k_pe);
@@ -68,7 +70,7 @@ inline Status CheckOverlaps(const LatentWriteArgs* layers, size_t num_layers) {
     for (size_t j = 0; j < num_layers; ++j) {
       if (layers[j].slot_mapping.extent[0] == 0) continue;
       const ByteRange cache = RangeOf(layers[j].cache, RecordWidth(layers[j]));
-      if (Overlap(kv_c, cache)) return Invalid("kv_c").Must("not overlap cache");
+      if (Overlap(kv_c, cache)) return Invalid(name).Must("not overlap cache");
       if (Overlap(k_pe, cache)) return Invalid("k_pe").Must("not overlap cache");
       if (Overlap(slot_mapping, cache)) return Invalid("slot_mapping").Must("not overlap cache");
     }
@@ -76,14 +78,13 @@ inline Status CheckOverlaps(const LatentWriteArgs* layers, size_t num_layers) {
   return OkStatus();
 }
 
-inline Status WriteLatentCaches(const LatentWriteArgs* layers, size_t num_layers,
-                                const LatentWriteOptions& options,
-                                const Executor& executor) noexcept {
+inline Status WriteRecords(const LatentWriteArgs* layers, size_t num_layers, const char* name,
+                           const LatentWriteOptions& options, const Executor& executor) {
   if (layers == nullptr && num_layers > 0) return Invalid("layers").Must("not be null");
   for (size_t i = 0; i < num_layers; ++i) {
-    LATHE_RETURN_IF_REFUSED(CheckLatentWrite(layers[i]));
+    LATHE_RETURN_IF_REFUSED(CheckLatentWrite(layers[i], name));
   }
-  LATHE_RETURN_IF_REFUSED(CheckOverlaps(layers, num_layers));
+  LATHE_RETURN_IF_REFUSED(CheckOverlaps(layers, num_layers, name));
   LATHE_RETURN_IF_REFUSED(CheckExecutor(executor));
   Target target;
   const KernelTable* kernels;
@@ -98,9 +99,25 @@ inline Status WriteLatentCaches(const LatentWriteArgs* layers, size_t num_layers
   return OkStatus();
 }
 
+inline Status WriteLatentCaches(const LatentWriteArgs* layers, size_t num_layers,
+                                const LatentWriteOptions& options,
+                                const Executor& executor) noexcept {
+  return WriteRecords(layers, num_layers, "kv_c", options, executor);
+}
+
 inline Status WriteLatentCache(const LatentWriteArgs& args, const LatentWriteOptions& options,
                                const Executor& executor) noexcept {
-  return LATHE_ABI::WriteLatentCaches(&args, 1, options, executor);
+  return WriteRecords(&args, 1, "kv_c", options, executor);
+}
+
+// A key of an indexer is a record without a rope part of its own.
+inline Status WriteIndexerCache(const IndexerWriteArgs& args, const IndexerWriteOptions& options,
+                                const Executor& executor) noexcept {
+  LatentWriteArgs write;
+  write.kv_c = args.k;
+  write.slot_mapping = args.slot_mapping;
+  write.cache = args.cache;
+  return WriteRecords(&write, 1, "k", {options.target, options.power_of_two_scales}, executor);
 }
 
 }  // namespace LATHE_ABI

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// IndexerFp8: the keys of DeepSeek-V3.2's indexer, 128 columns in e4m3 with one float scale, in a
+// second part of the page.
+//
+//   page:    | key 0 | ... | key n-1 | scale 0 | ... | scale n-1 |     n * 132 bytes
+//   key:     | 128 x e4m3fn |     128 bytes, aligned to 4
+//   scale:   | float32 |            4 bytes
+//
+//   value = code * scale
+//
+// Plain keys are Latent<float>, Latent<float16> or Latent<bfloat16> of 128 columns.
+#if defined(LATHE_FORMAT)
+LATHE_FORMAT(kIndexerFp8, 12, IndexerFp8)
+#elif !defined(LATHE_CACHE_INDEXER_FP8_H_)
+#define LATHE_CACHE_INDEXER_FP8_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "lathe/base/types.h"
+#include "lathe/cache/scale_rules.h"
+
+namespace lathe {
+
+struct IndexerFp8 {
+  using Element = void;
+  static constexpr BFloat16Rows kBFloat16 = BFloat16Rows::kRounded;
+  static constexpr size_t kAlignment = alignof(float);
+  static constexpr int64_t kWidth = 128;
+  static constexpr int64_t kSideBytes = sizeof(float);
+  static constexpr bool kHasTensorScale = false;
+  static constexpr int64_t RecordBytes(int64_t) noexcept { return kWidth; }
+
+  static float DecodeColumn(const std::byte* record, const std::byte* side,
+                            int64_t column) noexcept {
+    return detail::DecodeAt<float8_e4m3fn>(record, column) * detail::LoadAs<float>(side);
+  }
+};
+
+}  // namespace lathe
+
+#endif  // LATHE_CACHE_INDEXER_FP8_H_
+
+#if defined(LATHE_TARGET_PASS)
+
+template <class Element>
+void DecodeRecord(IndexerFp8, const std::byte* record, const std::byte* side, int64_t,
+                  Element* row) {
+  using F = IndexerFp8;
+  const auto scale = detail::LoadAs<float>(side);
+  DecodeCodes<float8_e4m3fn>(record, F::kWidth, TileScales<F::kWidth, false>{&scale}, row);
+}
+
+inline void EncodeRecord(IndexerFp8, const TokenRow& token, const ScaleRule& rule,
+                         std::byte* record, std::byte* side) {
+  using F = IndexerFp8;
+  float x[F::kWidth];
+  token.Load(0, F::kWidth, x);
+  const float amax = FiniteMax(x, F::kWidth);
+  const float scale = rule.power_of_two ? ToFloat(PowerOfTwoScale(amax)) : IndexerScale(amax);
+  QuantizeTile<float8_e4m3fn>(x, F::kWidth, scale, record);
+  std::memcpy(side, &scale, sizeof(scale));
+}
+
+#endif  // LATHE_TARGET_PASS
