@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The key cache of a lightning indexer (DeepSeek-V3.2, arXiv 2512.02556): one key a token, which
+// The key cache of a lightning indexer (DeepSeek-V3.2): one key a token, which
 // all indexer heads share.
 #ifndef LATHE_INDEXER_H_
 #define LATHE_INDEXER_H_
@@ -32,8 +32,8 @@ struct IndexerWriteOptions {
   bool power_of_two_scales = false;
 };
 
-// Writes keys with their scales and nothing else, as WriteLatentCache does (latent_cache.h): the same
-// rounding, the same refusals before anything is written. GatherLatentCache reads keys back,
+// Writes keys with their scales and nothing else, as WriteLatentCache does (latent_cache.h): the
+// same rounding, the same refusals before anything is written. GatherLatentCache reads keys back,
 // CopyCachePages copies their pages. For many layers at once there is WriteLatentCaches, with k as
 // kv_c. O(N * width); no workspace.
 Status WriteIndexerCache(const IndexerWriteArgs& args, const IndexerWriteOptions& options = {},
