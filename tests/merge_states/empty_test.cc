@@ -91,7 +91,7 @@ TEST_CASE("each part has a convention of its own for empty", "[merge_states]") {
   }
 }
 
-TEST_CASE("-inf is empty whatever the convention", "[merge_states]") {
+TEST_CASE("an lse of -inf is empty whatever the convention", "[merge_states]") {
   MergeProblem<float> problem({1, 1, 20, 2});
   problem.parts[0].lse_policy.empty = kInfinity;
   problem.MakeEmpty(0);

@@ -219,7 +219,7 @@ class MlaProblem {
       Run();
       RequireMatches(reference);
       const MlaResult<O> serial = Result();
-      for (const size_t num_workers : {2, 5}) {
+      for (const size_t num_workers : {size_t{2}, size_t{5}}) {
         INFO("workers " << num_workers);
         RunOnThreads(num_workers);
         REQUIRE(SameBits(Result(), serial));
