@@ -9,6 +9,8 @@
 
 #include <cstdint>
 
+#include "lathe/arch/x86_amx.h"
+
 namespace lathe::bench {
 namespace {
 
@@ -49,6 +51,30 @@ LATHE_FLOP_LOOP(FmaYmm, "vbroadcastss %1, %%ymm14\n\tvbroadcastss %1, %%ymm15",
 // Two-operand instructions: the product needs a register of its own, the copy is free by renaming.
 LATHE_FLOP_LOOP(MulAddXmm, "movaps %1, %%xmm14\n\tmovaps %1, %%xmm15", "xorps %%xmm\\r, %%xmm\\r",
                 "movaps %%xmm14, %%xmm12\n\tmulps %%xmm15, %%xmm12\n\taddps %%xmm12, %%xmm\\r", "")
+
+#if LATHE_HAVE_AMX
+// Two by two products of tiles, of which each round loads the operands from L1: products need new
+// operands, so registers alone would be no ceiling of anything.
+void MultiplyTiles(size_t rounds) {
+  using lathe::arch::AmxTile;
+  constexpr size_t kPanels = 6;  // 24 KiB
+  alignas(64) static const uint32_t operands[kPanels][4][256] = {};
+  AmxTile::Configure(lathe::arch::kWholeTiles);
+  for (size_t panel = 0; rounds > 0; --rounds) {
+    AmxTile::Load<4>(operands[panel][0], 64);
+    AmxTile::Load<6>(operands[panel][1], 64);
+    AmxTile::MultiplyBFloat16<0, 4, 6>();
+    AmxTile::Load<7>(operands[panel][2], 64);
+    AmxTile::MultiplyBFloat16<1, 4, 7>();
+    AmxTile::Load<5>(operands[panel][3], 64);
+    AmxTile::MultiplyBFloat16<2, 5, 6>();
+    AmxTile::MultiplyBFloat16<3, 5, 7>();
+    panel = panel + 1 < kPanels ? panel + 1 : 0;
+  }
+  AmxTile::Release();
+}
+constexpr FlopLoop kTiles = {"tdpbf16ps fed from L1", 4 * 2 * 16 * 16 * 32, MultiplyTiles};
+#endif
 
 constexpr FlopLoop kDotBf16Zmm = {"vdpbf16ps zmm", kAccumulators * 64, DotBf16Zmm};
 constexpr FlopLoop kFmaZmm = {"vfmadd231ps zmm", kAccumulators * 32, FmaZmm};
@@ -120,6 +146,10 @@ const FlopLoop& FlopLoopOf(const TargetInfo& target, bool is_bf16) {
   (void)has_dot;
   switch (target.target) {
 #if defined(__x86_64__)
+#if LATHE_HAVE_AMX
+    case Target::kAmxBf16:
+      return has_dot ? kTiles : kFmaZmm;
+#endif
     case Target::kAvx3Spr:
     case Target::kAvx3Zen4:
       return has_dot ? kDotBf16Zmm : kFmaZmm;

@@ -2,12 +2,14 @@
 #include "lathe/dispatch/cpu.h"
 
 #include <catch2/catch_test_macros.hpp>
+#include <cerrno>
 #include <string>
 
 namespace {
 
 using lathe::detail::LATHE_ABI::Cpu;
 using lathe::detail::LATHE_ABI::Obstacle;
+using lathe::detail::LATHE_ABI::TileObstacle;
 
 bool Runs(int64_t target, const Cpu& cpu) { return Obstacle(target, cpu)[0] == '\0'; }
 
@@ -55,9 +57,48 @@ TEST_CASE("Obstacle: names what is missing") {
         std::string::npos);
 }
 
+// AMX is CPUID, XCR0 and a permission, on top of what its vector code needs.
+TEST_CASE("TileObstacle: names the first of what is missing") {
+  constexpr Cpu kGranted = {kSapphireRapids, true, true, true, 0};
+  const auto reason = [](const Cpu& cpu) { return std::string(TileObstacle(HWY_AVX3_ZEN4, cpu)); };
+  CHECK(reason(kGranted) == "");
+  Cpu cpu = kGranted;
+  cpu.highway = kIceLake;  // no FP16, as under hypervisors: not needed
+  CHECK(reason(cpu) == "");
+  cpu = kGranted;
+  cpu.amx_bf16 = false;
+  CHECK(reason(cpu) == "this CPU lacks AMX-TILE or AMX-BF16");
+  cpu = kGranted;
+  cpu.saves_tiles = false;
+  CHECK(reason(cpu) == "the operating system does not save AMX tiles (XCR0 bits 17, 18)");
+  for (const int error : {EPERM, EACCES, EOPNOTSUPP}) {
+    cpu = kGranted;
+    cpu.tile_permission_error = error;
+    CHECK(reason(cpu) ==
+          "the operating system refuses AMX tiles (arch_prctl, ARCH_REQ_XCOMP_PERM)");
+  }
+  cpu.tile_permission_error = ENOSPC;
+  CHECK(reason(cpu).find("signal stack") != std::string::npos);
+  cpu.tile_permission_error = EINVAL;
+  CHECK(reason(cpu).find("Linux 5.16") != std::string::npos);
+  // Losing tiles loses nothing else.
+  CHECK(Runs(HWY_AVX3_SPR, cpu));
+  if (LATHE_BASELINE == HWY_AVX3_ZEN4) return;
+  cpu = kGranted;
+  cpu.avx512_bf16 = false;
+  CHECK(reason(cpu) == "this CPU lacks AVX512_BF16");
+}
+
 TEST_CASE("DetectCpu: agrees with the compiler's own detection") {
   const Cpu cpu = lathe::detail::LATHE_ABI::DetectCpu();
   CHECK(cpu.avx512_bf16 == (__builtin_cpu_supports("avx512bf16") != 0));
+#if LATHE_HAVE_AMX
+  CHECK(cpu.amx_bf16 == lathe::arch::CpuHasAmxBf16());
+  // What was granted once is granted again.
+  if (cpu.amx_bf16 && cpu.saves_tiles) {
+    CHECK(lathe::arch::RequestTilePermission() == cpu.tile_permission_error);
+  }
+#endif
   if (Runs(HWY_AVX3_ZEN4, cpu)) {
     CHECK(__builtin_cpu_supports("avx512bf16"));
     CHECK(__builtin_cpu_supports("avx512vbmi2"));

@@ -124,7 +124,9 @@
 #define LATHE_FLAGS 0
 #endif
 
-#if LATHE_STATIC_ONLY
+#if defined(LATHE_TEST_TILE)  // foreach_target.h
+#define LATHE_MODE_TOKEN test
+#elif LATHE_STATIC_ONLY
 #define LATHE_MODE_TOKEN static
 #else
 #define LATHE_MODE_TOKEN dynamic

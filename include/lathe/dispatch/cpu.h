@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this CPU can run, and what it lacks for the rest. Reads no environment and keeps no state.
+// What this CPU can run, and what it lacks for the rest. Reads no environment and keeps no state of
+// its own; the permission to use tiles, once granted, is the process's.
 #ifndef LATHE_DISPATCH_CPU_H_
 #define LATHE_DISPATCH_CPU_H_
 
+#include <cerrno>
 #include <cstdint>
 
 #include "hwy/detect_targets.h"
 #include "hwy/targets.h"
+#include "lathe/arch/x86_amx.h"
 #include "lathe/dispatch/abi.h"
 
 #if HWY_ARCH_X86 && (HWY_COMPILER_GCC || HWY_COMPILER_CLANG)
@@ -23,6 +26,9 @@ namespace LATHE_ABI {
 struct Cpu {
   int64_t highway = 0;  // Highway's targets; includes what the operating system saves
   bool avx512_bf16 = false;
+  bool amx_bf16 = false;          // AMX-TILE and AMX-BF16
+  bool saves_tiles = false;       // the operating system does, on context switches
+  int tile_permission_error = 0;  // errno of asking for tiles, 0 where granted (or not asked)
 };
 
 // "", or what keeps code for this target of Highway's from running on `cpu`.
@@ -58,6 +64,24 @@ constexpr const char* Obstacle(int64_t target, const Cpu& cpu) noexcept {
   }
 }
 
+// The same for code that runs on tiles besides.
+constexpr const char* TileObstacle(int64_t target, const Cpu& cpu) noexcept {
+  if (!cpu.amx_bf16) return "this CPU lacks AMX-TILE or AMX-BF16";
+  if (!cpu.saves_tiles) return "the operating system does not save AMX tiles (XCR0 bits 17, 18)";
+  switch (cpu.tile_permission_error) {
+    case 0:
+      return Obstacle(target, cpu);
+    case ENOSPC:
+      return "the operating system refuses AMX tiles: an alternate signal stack of this process is "
+             "too small for them";
+    case EINVAL:
+    case ENOSYS:
+      return "the operating system refuses AMX tiles: ARCH_REQ_XCOMP_PERM needs Linux 5.16";
+    default:
+      return "the operating system refuses AMX tiles (arch_prctl, ARCH_REQ_XCOMP_PERM)";
+  }
+}
+
 inline bool HasAvx512Bf16() noexcept {
 #if LATHE_HAVE_CPUID
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
@@ -67,7 +91,8 @@ inline bool HasAvx512Bf16() noexcept {
 #endif
 }
 
-// Tens of microseconds in a virtual machine, where CPUID traps.
+// Asks for the permission to use tiles where there are some. Tens of microseconds in a virtual
+// machine, where CPUID traps.
 inline Cpu DetectCpu() noexcept {
   Cpu cpu;
 #if LATHE_STATIC_ONLY  // only the baseline is compiled, and libhwy is not there to be asked
@@ -76,6 +101,13 @@ inline Cpu DetectCpu() noexcept {
   cpu.highway = hwy::SupportedTargets();
 #endif
   cpu.avx512_bf16 = HasAvx512Bf16();
+#if defined(LATHE_TEST_TILE)  // foreach_target.h
+  cpu.amx_bf16 = cpu.saves_tiles = true;
+#elif LATHE_HAVE_AMX
+  cpu.amx_bf16 = arch::CpuHasAmxBf16();
+  cpu.saves_tiles = arch::SystemSavesTiles();
+  if (cpu.amx_bf16 && cpu.saves_tiles) cpu.tile_permission_error = arch::RequestTilePermission();
+#endif
   return cpu;
 }
 

@@ -18,6 +18,7 @@
 #include <limits>
 
 #include "hwy/cache_control.h"
+#include "lathe/arch/x86_amx.h"
 #include "lathe/base/arena.h"
 #include "lathe/cache/code_tables.h"
 #include "lathe/cache/formats.h"
@@ -38,6 +39,26 @@
    LATHE_BASELINE)
 #endif
 
+// The pass that also compiles the kernels over tiles, or 0. AVX3_ZEN4 is the least that AMX comes
+// with: it has bf16 dots, and no FP16, which would keep it from machines that emulate AMX.
+//
+// Tests define LATHE_TEST_TILE, a tile policy to be compiled and taken for present, whatever the
+// CPU has; for LATHE_TEST_TILE_TARGET if that is defined. Nothing else may.
+#ifdef LATHE_TEST_TILE
+#define LATHE_TILE LATHE_TEST_TILE
+#else
+#define LATHE_TILE ::lathe::arch::AmxTile
+#endif
+#if defined(LATHE_TEST_TILE_TARGET)
+#define LATHE_TILE_TARGET LATHE_TEST_TILE_TARGET
+#elif LATHE_STATIC_ONLY || !LATHE_HAVE_AMX
+#define LATHE_TILE_TARGET 0
+#elif LATHE_BASELINE == HWY_AVX3_SPR
+#define LATHE_TILE_TARGET HWY_AVX3_SPR
+#else
+#define LATHE_TILE_TARGET HWY_AVX3_ZEN4
+#endif
+
 namespace lathe {
 namespace detail {
 namespace LATHE_ABI {
@@ -51,6 +72,10 @@ struct CompiledTarget {
 // By Highway's target; pass.h specialises it.
 template <int64_t kHighwayTarget>
 inline constexpr CompiledTarget kCompiled = {};
+
+// Its kernels over tiles.
+template <int64_t kHighwayTarget>
+inline constexpr CompiledTarget kCompiledTiles = {};
 
 }  // namespace LATHE_ABI
 }  // namespace detail

@@ -8,6 +8,11 @@ namespace LATHE_ABI {
 template <>
 inline constexpr CompiledTarget kCompiled<HWY_TARGET> = {&lathe::HWY_NAMESPACE::Kernels,
                                                          HWY_NATIVE_DOT_BF16 != 0};
+#if HWY_TARGET == LATHE_TILE_TARGET
+template <>
+inline constexpr CompiledTarget kCompiledTiles<HWY_TARGET> = {&lathe::HWY_NAMESPACE::TileKernels,
+                                                              true};
+#endif
 }  // namespace LATHE_ABI
 }  // namespace detail
 }  // namespace lathe

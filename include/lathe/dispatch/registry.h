@@ -27,6 +27,11 @@ constexpr int64_t CodeFor(int64_t target) noexcept {
   return target;
 }
 
+// The same for rows whose kernels run on tiles.
+constexpr int64_t TileCodeFor(int64_t target) noexcept {
+  return LATHE_TILE_TARGET != 0 ? int64_t{LATHE_TILE_TARGET} : target;
+}
+
 constexpr const char* WhyNotCompiled(int64_t target) noexcept {
   constexpr int64_t kArm = HWY_NEON | HWY_NEON_BF16;
   if ((target & kArm) != 0 && HWY_ARCH_ARM == 0) return "not compiled: this is no Arm CPU";
@@ -44,19 +49,37 @@ constexpr const char* WhyNotCompiled(int64_t target) noexcept {
   return "not compiled: this compiler does not offer it";
 }
 
+constexpr const char* WhyNoTiles(int64_t target) noexcept {
+  if (HWY_ARCH_X86 != 0 && LATHE_STATIC_ONLY == 0 && LATHE_HAVE_AMX == 0)
+    return "not compiled: AMX needs x86-64 Linux and GCC or Clang";
+  return WhyNotCompiled(target);
+}
+
 struct Row {
   Target target;
   const char* name;
   int64_t code;
+  bool needs_tiles;
   CompiledTarget compiled;
   const char* why_not_compiled;
 };
 
 // Best first.
 inline constexpr Row kRows[] = {
-#define LATHE_TARGET(enumerator, number, name, highway)                                 \
-  {Target::enumerator, name, CodeFor(HWY_##highway), kCompiled<CodeFor(HWY_##highway)>, \
+#define LATHE_TARGET(enumerator, number, name, highway) \
+  {Target::enumerator,                                  \
+   name,                                                \
+   CodeFor(HWY_##highway),                              \
+   false,                                               \
+   kCompiled<CodeFor(HWY_##highway)>,                   \
    WhyNotCompiled(HWY_##highway)},
+#define LATHE_TILE_TARGET_ROW(enumerator, number, name, highway) \
+  {Target::enumerator,                                           \
+   name,                                                         \
+   TileCodeFor(HWY_##highway),                                   \
+   true,                                                         \
+   kCompiledTiles<TileCodeFor(HWY_##highway)>,                   \
+   WhyNoTiles(HWY_##highway)},
 #include "lathe/base/targets.def"
 #undef LATHE_TARGET
 };
@@ -65,7 +88,7 @@ inline constexpr size_t kNumRows = sizeof(kRows) / sizeof(kRows[0]);
 // What the flags of this translation unit alone amount to: the best target they include.
 constexpr Target BaselineTarget() noexcept {
   for (const Row& row : kRows)
-    if (row.code == LATHE_BASELINE) return row.target;
+    if (row.code == LATHE_BASELINE && !row.needs_tiles) return row.target;
   return Target::kPortable;
 }
 
@@ -86,7 +109,9 @@ inline Registry MakeRegistry(const Cpu& cpu) noexcept {
     info.name = row.name;
     info.compiled = row.compiled.kernels != nullptr;
     info.native_bf16 = row.compiled.native_bf16;
-    info.reason = info.compiled ? Obstacle(row.code, cpu) : row.why_not_compiled;
+    info.reason = !info.compiled    ? row.why_not_compiled
+                  : row.needs_tiles ? TileObstacle(row.code, cpu)
+                                    : Obstacle(row.code, cpu);
     info.runnable = info.reason[0] == '\0';
     if (!info.runnable) continue;
     registry.kernels[i] = &row.compiled.kernels();

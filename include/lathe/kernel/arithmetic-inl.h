@@ -49,7 +49,7 @@ struct FloatArithmetic {
   static constexpr int64_t Position(int64_t c) { return c; }
 };
 
-#if HWY_NATIVE_DOT_BF16
+#if HWY_NATIVE_DOT_BF16 || HWY_TARGET == LATHE_TILE_TARGET
 
 struct BFloat16Arithmetic {
   using Element = bfloat16;
@@ -110,4 +110,4 @@ struct BFloat16Arithmetic {
   }
 };
 
-#endif  // HWY_NATIVE_DOT_BF16
+#endif  // HWY_NATIVE_DOT_BF16 || HWY_TARGET == LATHE_TILE_TARGET

@@ -23,13 +23,14 @@ class AttendBlock {
   // Carves the scratch of one worker; with a counting arena, measures it.
   AttendBlock(Arena& arena, int64_t qk_dim, int64_t v_dim, int64_t max_rows)
       : engine_(arena, qk_dim, max_rows) {
-    const int64_t padded_rows = PaddedRows(max_rows);
+    const int64_t padded_rows = Engine::PaddedRows(max_rows);
+    const int64_t output_rows = Engine::OutputRows(max_rows);
     const int64_t padded_width = RowSource<A>::PaddedWidth(qk_dim);
     const auto take = [&arena](int64_t n) { return arena.Take<float>(static_cast<size_t>(n)); };
     v_stride_ = detail::PartialStride(v_dim);
     s_ = take((kTileKeys + kScoreTokens) * padded_rows);
-    o_[0] = take(max_rows * v_stride_);
-    o_[1] = take(max_rows * v_stride_);
+    o_[0] = take(output_rows * v_stride_);
+    o_[1] = take(output_rows * v_stride_);
     for (float** state : {&m_[0], &m_[1], &l_[0], &l_[1], &alpha_}) *state = take(padded_rows);
     row_ = take(v_stride_);
     if constexpr (A::kHasResidual) {
@@ -49,7 +50,7 @@ class AttendBlock {
     task_ = &task;
     const int64_t padded_width = RowSource<A>::PaddedWidth(call.qk_dim);
     std::memset(zeros_, 0, static_cast<size_t>(padded_width) * sizeof(float));
-    padded_rows_ = PaddedRows(task.num_rows);
+    padded_rows_ = Engine::PaddedRows(task.num_rows);
     // Lanes past the last row are computed and never used; they only must hold numbers.
     std::memset(s_, 0, static_cast<size_t>((kTileKeys + kScoreTokens) * padded_rows_) *
                            sizeof(float));
@@ -60,6 +61,7 @@ class AttendBlock {
       LoadQuery(task_->row_begin + row, reinterpret_cast<std::byte*>(to));
     });
     FindVisible();
+    [[maybe_unused]] const typename Engine::Session session;
     RunSplits(source, cursor);
   }
 

@@ -3,6 +3,8 @@
 // of an engine:
 //
 //   Arithmetic                    element type, weights, column order of O
+//   Session                       an object of it exists while Score and Accumulate are called
+//   PaddedRows, OutputRows        rows that S, P and the softmax state, and that O have room for
 //   (arena, ...)                  carves its scratch, or counts it
 //   Pack(rows)                    the queries of a task, once
 //   Score(tile)                   S^T [token][row] of a tile
@@ -15,6 +17,11 @@ class RegisterEngine {
  public:
   using Arithmetic = A;
   using Element = typename A::Element;
+  struct Session {};
+
+  // Every row group ends inside.
+  static int64_t PaddedRows(int64_t rows) { return RoundUp(rows, kLanes); }
+  static int64_t OutputRows(int64_t rows) { return rows; }
 
   RegisterEngine(Arena& arena, int64_t qk_dim, int64_t max_rows)
       : width_(RowSource<A>::PaddedWidth(qk_dim)) {

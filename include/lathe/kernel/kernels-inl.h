@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "hwy/highway.h"
+#include "lathe/arch/x86_amx.h"
 #include "lathe/base/arena.h"
 #include "lathe/cache/code_tables.h"
 #include "lathe/cache/formats.h"
@@ -37,6 +38,11 @@ namespace hn = hwy::HWY_NAMESPACE;
 #include "lathe/kernel/key_cursor-inl.h"
 #include "lathe/kernel/row_source-inl.h"
 #include "lathe/kernel/engine-inl.h"
+#if HWY_TARGET == LATHE_TILE_TARGET
+#include "lathe/kernel/transpose-inl.h"
+#include "lathe/kernel/tile_multiply-inl.h"
+#include "lathe/kernel/tile_engine-inl.h"
+#endif
 #include "lathe/kernel/epilogue-inl.h"
 #include "lathe/kernel/attend-inl.h"
 // clang-format on
@@ -67,6 +73,51 @@ inline const detail::KernelTable& Kernels() {
   static constexpr detail::KernelTable kTable = MakeKernels();
   return kTable;
 }
+
+#if HWY_TARGET == LATHE_TILE_TARGET
+
+// Query rows of a sequence up to which registers beat tiles, which always compute 16 rows. It must
+// be the sequence's own number: were it that of a task, cutting row blocks would change results.
+constexpr int64_t kMaxRegisterRows = 8;
+
+template <class Tile>
+void AttendOnTiles(const AttendCall& call, const AttendTask& task, void* scratch) {
+#if HWY_NATIVE_DOT_BF16
+  const int64_t rows = call.keys.has_indices() ? call.num_heads : task.q_len * call.num_heads;
+  if (rows <= kMaxRegisterRows) {
+    return Attend<RegisterEngine<BFloat16Arithmetic>>(call, task, scratch);
+  }
+#endif
+  Attend<TileEngine<Tile>>(call, task, scratch);
+}
+
+template <class Tile>
+size_t AttendOnTilesScratchBytes(int64_t qk_dim, int64_t v_dim, int64_t max_rows) {
+  size_t bytes = AttendScratchBytes<TileEngine<Tile>>(qk_dim, v_dim, max_rows);
+#if HWY_NATIVE_DOT_BF16
+  bytes = (std::max)(
+      bytes, AttendScratchBytes<RegisterEngine<BFloat16Arithmetic>>(qk_dim, v_dim, max_rows));
+#endif
+  return bytes;
+}
+
+// The kernels of this target, with bf16 products on tiles.
+constexpr detail::KernelTable MakeTileKernels() {
+  detail::KernelTable table = MakeKernels();
+  constexpr auto kIndex = static_cast<size_t>(detail::Engine::kBFloat16);
+  table.native_bf16 = true;
+  table.attend_scratch_bytes[kIndex] = AttendOnTilesScratchBytes<LATHE_TILE>;
+  table.attend[kIndex] = AttendOnTiles<LATHE_TILE>;
+  table.fold[kIndex] = Fold<BFloat16Arithmetic>;
+  return table;
+}
+
+inline const detail::KernelTable& TileKernels() {
+  static constexpr detail::KernelTable kTable = MakeTileKernels();
+  return kTable;
+}
+
+#endif  // HWY_TARGET == LATHE_TILE_TARGET
 
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe

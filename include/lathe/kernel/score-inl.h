@@ -33,9 +33,6 @@ LATHE_INLINE RowGroup NextGroup(int64_t left) {
   return {1, 4};
 }
 
-// Rows that S, P and the softmax state are laid out for: every group ends inside.
-LATHE_INLINE int64_t PaddedRows(int64_t rows) { return RoundUp(rows, kLanes); }
-
 // Packs the rows of a group, `stride` words apart, into [words / group.words][row][group.words]. A few
 // words of all rows at a time: word by word through one row touches more lines than L1 holds.
 inline void PackGroup(const uint32_t* HWY_RESTRICT rows, int64_t stride, int64_t words,

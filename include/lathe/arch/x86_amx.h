@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// AMX tiles of x86: eight registers of up to 16 rows x 64 bytes, and products of them. Instructions
+// as assembly of our own, because intrinsics are the wrong tool: they demand target attributes that
+// replace those of Highway's passes (Clang), and GCC's name no memory operand, so that stores which
+// fill a tile may be dropped or moved past its load. Every statement here orders all of memory.
+//
+// A tile policy is a struct with the functions of AmxTile: what runs kernels on this CPU's tiles,
+// or on anything that behaves like them.
+//
+//   C[m][n] += sum over k of A[m][k] . B[k][n]       A: 16 rows x 32 bf16, row-major
+//                                                    B: 16 pairs of k x 16 columns x 2 bf16
+//                                                    C: 16 rows x 16 floats
+#ifndef LATHE_ARCH_X86_AMX_H_
+#define LATHE_ARCH_X86_AMX_H_
+
+#include <cstddef>
+#include <cstdint>
+
+// Linux, because elsewhere nobody grants the permission to use tiles (or we do not know how to
+// ask).
+#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#define LATHE_HAVE_AMX 1
+#else
+#define LATHE_HAVE_AMX 0
+#endif
+
+namespace lathe {
+namespace arch {
+
+constexpr int64_t kTileRows = 16;
+constexpr int64_t kTileRowBytes = 64;
+constexpr int64_t kTileBytes = kTileRows * kTileRowBytes;
+
+// The operand of LDTILECFG.
+struct alignas(64) TileConfig {
+  uint8_t palette;  // 1, or 0 for no tiles at all
+  uint8_t start_row;
+  uint8_t reserved[14];
+  uint16_t row_bytes[16];  // of tile 0, 1, ...; those past 7 must be 0
+  uint8_t rows[16];
+};
+static_assert(sizeof(TileConfig) == 64, "as LDTILECFG reads it");
+
+// All eight tiles whole.
+inline constexpr TileConfig kWholeTiles = {
+    1, 0, {}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
+
+#if LATHE_HAVE_AMX
+
+// Forced inline, also at -O0: code that a unit compiles with its own flags must not be shared.
+#define LATHE_ARCH_INLINE [[gnu::always_inline]] inline
+
+struct AmxTile {
+  LATHE_ARCH_INLINE static void Configure(const TileConfig& config) {
+    asm volatile("ldtilecfg %0" ::"m"(config) : "memory");
+  }
+  LATHE_ARCH_INLINE static void Release() { asm volatile("tilerelease" ::: "memory"); }
+
+  template <int kTile>
+  LATHE_ARCH_INLINE static void Zero() {
+    asm volatile("tilezero %%tmm%c0" ::"i"(kTile) : "memory");
+  }
+  // Rows are `stride` bytes apart, anywhere.
+  template <int kTile>
+  LATHE_ARCH_INLINE static void Load(const void* from, int64_t stride) {
+    asm volatile("tileloadd (%1,%2,1), %%tmm%c0" ::"i"(kTile), "r"(from), "r"(stride) : "memory");
+  }
+  template <int kTile>
+  LATHE_ARCH_INLINE static void Store(void* to, int64_t stride) {
+    asm volatile("tilestored %%tmm%c0, (%1,%2,1)" ::"i"(kTile), "r"(to), "r"(stride) : "memory");
+  }
+  // C += A . B, bf16 products, float32 sums.
+  template <int kC, int kA, int kB>
+  LATHE_ARCH_INLINE static void MultiplyBFloat16() {
+    asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kC), "i"(kA), "i"(kB) : "memory");
+  }
+};
+
+// CPUID: AMX-TILE and AMX-BF16.
+LATHE_ARCH_INLINE bool CpuHasAmxBf16() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
+  return (edx >> 24 & 1) != 0 && (edx >> 22 & 1) != 0;
+}
+
+// XCR0: whether the operating system saves both the configuration and the data of tiles.
+LATHE_ARCH_INLINE bool SystemSavesTiles() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0 || (ecx >> 27 & 1) == 0) return false;  // OSXSAVE
+  unsigned low = 0, high = 0;
+  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (low >> 17 & 3) == 3;
+}
+
+// Asks Linux for the tile data, for all threads of this process, those that exist already too. 0 or
+// an errno: ENOSPC where some thread has an alternate signal stack too small for the larger signal
+// frames, EINVAL or ENOSYS before Linux 5.16, whatever a seccomp filter answers.
+LATHE_ARCH_INLINE int RequestTilePermission() {
+  constexpr long kArchReqXcompPerm = 0x1023, kXfeatureXtiledata = 18;
+  const int saved = errno;
+  const bool granted = syscall(SYS_arch_prctl, kArchReqXcompPerm, kXfeatureXtiledata) == 0;
+  const int error = granted ? 0 : errno;
+  errno = saved;
+  return error;
+}
+
+#undef LATHE_ARCH_INLINE
+
+#endif  // LATHE_HAVE_AMX
+
+}  // namespace arch
+}  // namespace lathe
+
+#endif  // LATHE_ARCH_X86_AMX_H_

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// TileEngine: scores and P x V on the tile unit (AMX), under a tile policy of arch/x86_amx.h.
+//
+//   scores  S^T [token][row]  = K x Q^T
+//     A: 16 rows of the cache as they lie, wherever 16 addresses have one stride (pages of 16 and
+//        more); else a copy of them
+//     B: the query, packed once a task:            [row tile][step][pair][row]
+//   P x V   O [row][column]  += P x V
+//     A: P transposed, once a tile of keys:        [row tile][step][row][pair]
+//     B: token pairs of 64 columns of V, which stay in L1 (16 KiB) while all row tiles use them:
+//                                                  [column tile][step][pair][column]
+//
+// Slices outside, row tiles inside: the other order would keep P in L1 and stream the eight times
+// larger V from L2 for every 32 rows. Softmax, masks, folding and the column order of O (that of
+// interleaving inside 128-bit blocks) are those of the bf16 dot engine.
+
+template <class Tile>
+class TileEngine {
+ public:
+  using Arithmetic = BFloat16Arithmetic;
+  using Element = bfloat16;
+
+  // Tiles belong to a thread and hold nothing between tasks: what a caller or another library has
+  // set up is neither used nor, by design of the instruction set, kept. On return there are none.
+  struct Session {
+    Session() { Tile::Configure(arch::kWholeTiles); }
+    ~Session() { Tile::Release(); }
+    Session(const Session&) = delete;
+    Session& operator=(const Session&) = delete;
+  };
+
+  // Whole tiles everywhere: S and O have room for the rows that pad the last one.
+  static int64_t PaddedRows(int64_t rows) { return RoundUp(rows, kTileRows); }
+  static int64_t OutputRows(int64_t rows) { return RoundUp(rows, kTileRows); }
+
+  TileEngine(Arena& arena, int64_t qk_dim, int64_t max_rows) {
+    const int64_t rows = PaddedRows(max_rows);
+    const int64_t width = RowSource<Arithmetic>::PaddedWidth(qk_dim);
+    const auto take = [&arena](int64_t words) {
+      return arena.Take<uint32_t>(static_cast<size_t>(words));
+    };
+    q_ = take(rows * width / 2);
+    weights_ = take(rows * kTileKeys / 2);
+    values_ = take(kSliceColumns * kTileKeys / 2);
+    keys_ = arena.Take<Element>(static_cast<size_t>(kKeyTiles * kTileRows * width));
+    width_ = width;
+  }
+
+  // As RegisterEngine::Pack.
+  template <class LoadRow>
+  void Pack(int64_t num_rows, int64_t words, Element* staging, const LoadRow& load) {
+    row_tiles_ = PaddedRows(num_rows) / kTileRows;
+    row_bytes_ = words * static_cast<int64_t>(sizeof(uint32_t));
+    steps_ = RoundUp(words, kTileColumns) / kTileColumns;
+    const int64_t padded_words = steps_ * kTileColumns;
+    for (int64_t tile = 0; tile < row_tiles_; ++tile) {
+      for (int64_t i = 0; i < kTileRows; ++i) {
+        Element* query = staging + i * width_;
+        const int64_t row = tile * kTileRows + i;
+        if (row < num_rows) {
+          load(row, query);
+        } else {
+          std::memset(query, 0, static_cast<size_t>(width_) * sizeof(Element));
+        }
+      }
+      uint32_t* to = q_ + tile * padded_words * kTileRows;
+      PackGroup(reinterpret_cast<const uint32_t*>(staging), width_ / 2, words, kTileGroup, to);
+      std::memset(to + words * kTileRows, 0,
+                  static_cast<size_t>((padded_words - words) * kTileRows) * sizeof(uint32_t));
+    }
+    // The columns of padding of copied rows.
+    for (int64_t t = 0; t < kKeyTiles * kTileRows; ++t) {
+      std::memset(keys_ + t * width_ + words * 2, 0,
+                  static_cast<size_t>(padded_words - words) * sizeof(uint32_t));
+    }
+  }
+
+  // Scores up to 15 rows more than the tile has: they are zeros.
+  void Score(const RowSource<Arithmetic>& source, const KeyTile& tile, const KeyTile& next,
+             float* s, int64_t s_stride) const {
+    const bool fetches = source.keys_in_place() && next.count > 0;
+    for (int64_t t = 0; t < tile.count;) {
+      const int64_t left = (tile.count - t + kTileRows - 1) / kTileRows;
+      // One tile of rows shares its load of Q among four of keys; otherwise it is 2 x 2.
+      const int64_t num_tiles = left >= kKeyTiles && row_tiles_ == 1 ? kKeyTiles
+                                : left >= 2                          ? 2
+                                                                     : 1;
+      TileRun keys[kKeyTiles];
+      for (int64_t i = 0; i < num_tiles; ++i) keys[i] = KeyRun(tile.rows + t + i * kTileRows, i);
+      ScoreKeys(keys, num_tiles, fetches ? next.rows + t : nullptr, s + t * s_stride, s_stride);
+      t += num_tiles * kTileRows;
+    }
+  }
+
+  // As RegisterEngine::Accumulate. The sums of padding rows are finite or NaN, and never used.
+  void Accumulate(DType, Carry carry, const KeyTile& tile, int64_t tokens, int64_t v_columns,
+                  const uint32_t* p, int64_t p_stride, float* o, int64_t o_stride,
+                  const float* alpha) const {
+    const int64_t steps = (tokens + kTileElements - 1) / kTileElements;
+    TransposeWeights(p, p_stride, tokens / 2, steps);
+    for (int64_t column = 0; column < v_columns; column += kSliceColumns) {
+      InterleaveValues(tile.rows, column, steps);
+      for (int64_t row_tile = 0; row_tile < row_tiles_; row_tile += 2) {
+        const int64_t num_tiles = row_tile + 1 < row_tiles_ ? 2 : 1;
+        float* to = o + row_tile * kTileRows * o_stride + column;
+        if (carry == Carry::kRescale) {
+          Rescale(to, o_stride, alpha + row_tile * kTileRows, num_tiles * kTileRows);
+        }
+        if (carry == Carry::kNone) {
+          AccumulateSlice<false>(row_tile, num_tiles, steps, to, o_stride);
+        } else {
+          AccumulateSlice<true>(row_tile, num_tiles, steps, to, o_stride);
+        }
+      }
+    }
+  }
+
+ private:
+  static constexpr int64_t kKeyTiles = 4;       // of 16 keys, scored together at most
+  static constexpr int64_t kSliceColumns = 64;  // what v_columns is a multiple of
+  static constexpr int64_t kSliceTiles = kSliceColumns / kTileColumns;
+  static constexpr RowGroup kTileGroup = {static_cast<int>(kTileRows / kLanes), 1};
+  static_assert(kTileKeys % kTileElements == 0, "a tile of keys is whole steps of P x V");
+  static_assert(kSliceColumns % kValueColumns == 0);
+
+  // 16 rows as they lie, or a copy of them: place `i` of the scratch.
+  TileRun KeyRun(const std::byte* const* rows, int64_t i) const {
+    const auto address = [rows](int64_t t) { return reinterpret_cast<intptr_t>(rows[t]); };
+    const int64_t stride = address(1) - address(0);
+    bool is_in_place = row_bytes_ % arch::kTileRowBytes == 0;
+    for (int64_t t = 2; t < kTileRows; ++t) {
+      is_in_place = is_in_place && address(t) - address(t - 1) == stride;
+    }
+    if (is_in_place) return {rows[0], stride};
+    Element* copy = keys_ + i * kTileRows * width_;
+    for (int64_t t = 0; t < kTileRows; ++t) {
+      std::memcpy(copy + t * width_, rows[t], static_cast<size_t>(row_bytes_));
+    }
+    return {reinterpret_cast<const std::byte*>(copy),
+            width_ * static_cast<int64_t>(sizeof(Element))};
+  }
+
+  void ScoreKeys(const TileRun* keys, int64_t num_tiles, const std::byte* const* next, float* s,
+                 int64_t s_stride) const {
+    if (num_tiles == kKeyTiles) return ScoreRows<4, 1>(0, keys, next, s, s_stride);
+    for (int64_t row_tile = 0; row_tile < row_tiles_; row_tile += 2) {
+      const bool is_pair = row_tile + 1 < row_tiles_;
+      if (num_tiles == 2) {
+        is_pair ? ScoreRows<2, 2>(row_tile, keys, next, s, s_stride)
+                : ScoreRows<2, 1>(row_tile, keys, next, s, s_stride);
+      } else {
+        is_pair ? ScoreRows<1, 2>(row_tile, keys, next, s, s_stride)
+                : ScoreRows<1, 1>(row_tile, keys, next, s, s_stride);
+      }
+    }
+  }
+
+  // The first rows alone fetch the next keys.
+  template <int kA, int kB>
+  LATHE_INLINE void ScoreRows(int64_t row_tile, const TileRun* keys, const std::byte* const* next,
+                              float* s, int64_t s_stride) const {
+    constexpr int64_t kAStep = arch::kTileRowBytes;
+    const auto* q = reinterpret_cast<const std::byte*>(q_ + row_tile * steps_ * kTileWords);
+    float* to = s + row_tile * kTileRows;
+    if (row_tile == 0 && next != nullptr) {
+      MultiplyTiles<Tile, kA, kB, kAStep, false, true>(keys, q, steps_, to, s_stride, next);
+    } else {
+      MultiplyTiles<Tile, kA, kB, kAStep, false, false>(keys, q, steps_, to, s_stride, nullptr);
+    }
+  }
+
+  template <bool kHasSums>
+  void AccumulateSlice(int64_t row_tile, int64_t num_tiles, int64_t steps, float* o,
+                       int64_t o_stride) const {
+    const int64_t run = steps * kTileWords;
+    const uint32_t* weights = weights_ + row_tile * run;
+    const TileRun a[2] = {{reinterpret_cast<const std::byte*>(weights), arch::kTileRowBytes},
+                          {reinterpret_cast<const std::byte*>(weights + run), arch::kTileRowBytes}};
+    const auto* b = reinterpret_cast<const std::byte*>(values_);
+    if (num_tiles == 1) {
+      return MultiplyTiles<Tile, 1, kSliceTiles, kTileBytes, kHasSums, false>(a, b, steps, o,
+                                                                              o_stride, nullptr);
+    }
+    for (int64_t j = 0; j < kSliceTiles; j += 2) {
+      MultiplyTiles<Tile, 2, 2, kTileBytes, kHasSums, false>(
+          a, b + j * steps * kTileBytes, steps, o + j * kTileColumns, o_stride, nullptr);
+    }
+  }
+
+  // From [pair][row]; pairs past the last become weights of 0.
+  void TransposeWeights(const uint32_t* p, int64_t p_stride, int64_t num_pairs,
+                        int64_t steps) const {
+    uint32_t* to = weights_;
+    for (int64_t row_tile = 0; row_tile < row_tiles_; ++row_tile) {
+      for (int64_t step = 0; step < steps; ++step, to += kTileWords) {
+        const int64_t pair = step * kTileRows;
+        TransposeTile(p + pair * p_stride + row_tile * kTileRows, p_stride,
+                      (std::min)(num_pairs - pair, kTileRows), to);
+      }
+    }
+  }
+
+  // Tiles of a slice: [column tile][step][pair][column], columns in the order of O.
+  void InterleaveValues(const std::byte* const* rows, int64_t column, int64_t steps) const {
+    for (int64_t pair = 0; pair < steps * kTileRows; ++pair) {
+      uint32_t* to = values_ + pair * kTileColumns;
+      LATHE_UNROLL
+      for (int64_t c = 0; c < kSliceColumns; c += kValueColumns) {
+        VU x[kValueVectors];
+        Arithmetic::LoadValues<bfloat16>(rows + 2 * pair, column + c, x);
+        LATHE_UNROLL
+        for (int j = 0; j < kValueVectors; ++j) {
+          const int64_t at = c + j * kLanes;
+          hn::Store(x[j], U32(), to + at / kTileColumns * steps * kTileWords + at % kTileColumns);
+        }
+      }
+    }
+  }
+
+  // Most maxima stay where they are after a few tiles, so most rows are left alone.
+  static void Rescale(float* o, int64_t o_stride, const float* alpha, int64_t num_rows) {
+    const F32 d;
+    for (int64_t r = 0; r < num_rows; ++r) {
+      if (alpha[r] == 1.0f) continue;
+      const VF factor = hn::Set(d, alpha[r]);
+      float* row = o + r * o_stride;
+      for (int64_t c = 0; c < kSliceColumns; c += kLanes) {
+        hn::Store(hn::Mul(hn::Load(d, row + c), factor), d, row + c);
+      }
+    }
+  }
+
+  uint32_t* q_;
+  uint32_t* weights_;
+  uint32_t* values_;
+  Element* keys_;
+  int64_t width_;
+  int64_t row_tiles_ = 0;
+  int64_t row_bytes_ = 0;
+  int64_t steps_ = 0;
+};

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one loop over the tile unit: C[kA][kB] += A[kA] x B[kB] over `steps` tiles of the summed
+// dimension. Scores and P x V are both made of it.
+//
+//                    B[0] B[1]       eight tile registers: C 0..3, A 4..5, B 6..7
+//              A[0]  C[0] C[1]
+//              A[1]  C[2] C[3]       2 x 2: one load a product. 4 x 1 and 1 x 4: 1.25
+//
+// A product takes 16 cycles, a load from L1 8: up to two loads a product cost nothing. The sums of
+// one C are the same, bit for bit, whatever kA and kB it is computed under.
+
+using arch::kTileBytes;
+using arch::kTileRows;
+
+constexpr int64_t kTileColumns = 16;   // words or floats of a row
+constexpr int64_t kTileElements = 32;  // bfloat16 of a row: what a step sums over
+constexpr int64_t kTileWords = kTileRows * kTileColumns;
+
+// Tiles of A along the summed dimension: the first at `data`, rows `stride` bytes apart.
+struct TileRun {
+  const std::byte* data;
+  int64_t stride;
+};
+
+// f(0), ..., f(kN - 1), as compile-time constants.
+template <int kN, class F>
+LATHE_INLINE void ForEachIndex(const F& f) {
+  if constexpr (kN > 0) {
+    ForEachIndex<kN - 1>(f);
+    f(std::integral_constant<int, kN - 1>());
+  }
+}
+
+// Tiles of A are kAStep bytes apart; those of B lie one after another, run j from b + j * steps
+// tiles on. C[i][j] at c + 16 * (i * c_stride + j) is read first if kHasSums, else starts from 0.
+// With kPrefetch the places of `next`, rows in the order of A's, are fetched that A is read from.
+template <class Tile, int kA, int kB, int64_t kAStep, bool kHasSums, bool kPrefetch>
+HWY_NOINLINE void MultiplyTiles(const TileRun* a, const std::byte* b, int64_t steps, float* c,
+                                int64_t c_stride, const std::byte* const* next) {
+  static_assert(kA * kB <= 4 && kA <= 4 && kB <= 4, "C has four registers");
+  const int64_t c_bytes = c_stride * static_cast<int64_t>(sizeof(float));
+  const auto sums = [c, c_stride](int i) {
+    return c + (i / kB * kTileRows * c_stride + i % kB * kTileColumns);
+  };
+  ForEachIndex<kA * kB>([&](auto i) {
+    constexpr int kC = decltype(i)::value;
+    if constexpr (kHasSums) {
+      Tile::template Load<kC>(sums(kC), c_bytes);
+    } else {
+      Tile::template Zero<kC>();
+    }
+  });
+  for (int64_t step = 0; step < steps; ++step) {
+    if constexpr (kPrefetch) {
+      for (int64_t t = 0; t < kA * kTileRows; ++t) PrefetchToL2(next[t] + step * kAStep);
+    }
+    ForEachIndex<kA>([&](auto i) {
+      constexpr int kRow = decltype(i)::value;
+      Tile::template Load<4 + kRow % 2>(a[kRow].data + step * kAStep, a[kRow].stride);
+      ForEachIndex<kB>([&](auto j) {
+        constexpr int kColumn = decltype(j)::value;
+        if constexpr (kRow == 0) {
+          Tile::template Load<6 + kColumn % 2>(b + (kColumn * steps + step) * kTileBytes,
+                                               arch::kTileRowBytes);
+        }
+        Tile::template MultiplyBFloat16<kRow * kB + kColumn, 4 + kRow % 2, 6 + kColumn % 2>();
+      });
+    });
+  }
+  ForEachIndex<kA * kB>([&](auto i) {
+    constexpr int kC = decltype(i)::value;
+    Tile::template Store<kC>(sums(kC), c_bytes);
+  });
+}
