@@ -7,12 +7,12 @@
 //   sequence 0 head 1: out[1] = 3.00, lse = 1.6094
 //   sequence 1 head 0: out[1] = 9.00, lse = 0.0000
 //   sequence 1 head 1: out[1] = 9.00, lse = 0.0000
+#include <lathe/easy.h>
+#include <lathe/lathe.h>
+
 #include <cstdint>
 #include <cstdio>
 #include <vector>
-
-#include <lathe/easy.h>
-#include <lathe/lathe.h>
 
 int main() {
   constexpr int64_t kHeads = 2, kBlocks = 4, kBlockSize = 4;
@@ -37,7 +37,8 @@ int main() {
   options.softmax_scale = 0.0721688f;  // (128 + 64)^-0.5 in DeepSeek-V2 and V3
   lathe::MlaDecodeArgs args;
   args.q = lathe::Packed(q.data(), 2, kHeads, width);
-  args.keys.cache = lathe::LatentPages(static_cast<const float*>(cache.data()), kBlocks, kBlockSize, width);
+  args.keys.cache =
+      lathe::LatentPages(static_cast<const float*>(cache.data()), kBlocks, kBlockSize, width);
   args.keys.block_table = lathe::Packed(block_table.data(), 2, 2);
   args.keys.seq_lens = lathe::Packed(seq_lens.data(), 2);
   args.out = lathe::Packed(out.data(), 2, kHeads, 512);

@@ -7,6 +7,8 @@
 //   target avx3_zen4, 10 query rows, 333 keys in 21 pages of 16
 //   bfloat16 cache: max |out - golden| = 1.1e-02, max |lse - golden| = 1.0e-02
 //   float32 cache:  max |out - golden| = 3.4e-06, max |lse - golden| = 2.4e-06
+#include <lathe/lathe.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -16,8 +18,6 @@
 #include <random>
 #include <string>
 #include <vector>
-
-#include <lathe/lathe.h>
 
 #include "tests/support/npy.h"
 
@@ -33,9 +33,9 @@ struct Golden {
 
 Golden ReadGolden() {
   const std::string folder = LATHE_GOLDEN_DIR "/mla_v3/";
-  return {ReadNpy<float>(folder + "q.npy"),    ReadNpy<float>(folder + "kv_c.npy"),
-          ReadNpy<float>(folder + "k_pe.npy"), ReadNpy<float>(folder + "w_uv.npy"),
-          ReadNpy<float>(folder + "out.npy"),  ReadNpy<float>(folder + "lse.npy"),
+  return {ReadNpy<float>(folder + "q.npy"),     ReadNpy<float>(folder + "kv_c.npy"),
+          ReadNpy<float>(folder + "k_pe.npy"),  ReadNpy<float>(folder + "w_uv.npy"),
+          ReadNpy<float>(folder + "out.npy"),   ReadNpy<float>(folder + "lse.npy"),
           ReadNpy<int32_t>(folder + "rows.npy")};
 }
 
@@ -51,7 +51,8 @@ struct Errors {
 };
 
 // out[row, head, v] = sum_c latent[row, head, c] * w_uv[head, v, c], against the golden output.
-Errors Compare(const Golden& golden, const std::vector<float>& latent, const std::vector<float>& lse) {
+Errors Compare(const Golden& golden, const std::vector<float>& latent,
+               const std::vector<float>& lse) {
   const auto heads = static_cast<size_t>(golden.w_uv.shape[0]);
   const auto v_dim = static_cast<size_t>(golden.w_uv.shape[1]);
   const auto rank = static_cast<size_t>(golden.w_uv.shape[2]);
@@ -86,7 +87,8 @@ Errors DecodeStep(const Golden& golden, float scale) {
   std::shuffle(pages.begin(), pages.end(), std::mt19937(7));
   std::vector<int64_t> slot_mapping;
   for (int64_t i = 0; i < num_tokens; ++i) {
-    slot_mapping.push_back(int64_t{pages[static_cast<size_t>(i / kBlockSize)]} * kBlockSize + i % kBlockSize);
+    slot_mapping.push_back(int64_t{pages[static_cast<size_t>(i / kBlockSize)]} * kBlockSize +
+                           i % kBlockSize);
   }
   std::vector<T> cache(static_cast<size_t>(num_blocks * kBlockSize * width));
   lathe::LatentWriteArgs write;
@@ -103,7 +105,8 @@ Errors DecodeStep(const Golden& golden, float scale) {
   std::vector<int32_t> row_kv_lens(golden.rows.values);
   for (int32_t& length : row_kv_lens) ++length;
   const auto rows = static_cast<int32_t>(num_rows);
-  const std::vector<int32_t> query_start_loc = {0, rows}, seq_lens = {static_cast<int32_t>(num_tokens)};
+  const std::vector<int32_t> query_start_loc = {0, rows},
+                             seq_lens = {static_cast<int32_t>(num_tokens)};
   std::vector<float> latent(static_cast<size_t>(num_rows * shape.num_heads * shape.kv_lora_rank));
   std::vector<float> lse(static_cast<size_t>(num_rows * shape.num_heads));
 
@@ -124,7 +127,8 @@ Errors DecodeStep(const Golden& golden, float scale) {
   Check(lathe::MlaDecodeSizes(shape, options, {1, num_rows, num_tokens, 1}, &sizes));
   std::vector<std::byte> plan_memory(sizes.plan_bytes), workspace(sizes.workspace_bytes);
   const lathe::MlaDecodePlan* plan = nullptr;
-  Check(lathe::PlanMlaDecode(shape, options, args, 1, {plan_memory.data(), plan_memory.size()}, &plan));
+  Check(lathe::PlanMlaDecode(shape, options, args, 1, {plan_memory.data(), plan_memory.size()},
+                             &plan));
   Check(lathe::RunMlaDecode(*plan, args, {workspace.data(), workspace.size()}));
   return Compare(golden, latent, lse);
 }
@@ -134,12 +138,15 @@ Errors DecodeStep(const Golden& golden, float scale) {
 int main() {
   const Golden golden = ReadGolden();
   const float scale = 0.07216878364870322f;  // 192^-0.5
-  std::printf("target %s, %d query rows, %d keys in pages of 16\n", lathe::Name(lathe::BestTarget()),
-              static_cast<int>(golden.q.shape[0]), static_cast<int>(golden.kv_c.shape[0]));
+  std::printf("target %s, %d query rows, %d keys in pages of 16\n",
+              lathe::Name(lathe::BestTarget()), static_cast<int>(golden.q.shape[0]),
+              static_cast<int>(golden.kv_c.shape[0]));
   const Errors bf16 = DecodeStep<lathe::bfloat16>(golden, scale);
-  std::printf("bfloat16 cache: max |out - golden| = %.1e, max |lse - golden| = %.1e\n", bf16.out, bf16.lse);
+  std::printf("bfloat16 cache: max |out - golden| = %.1e, max |lse - golden| = %.1e\n", bf16.out,
+              bf16.lse);
   const Errors f32 = DecodeStep<float>(golden, scale);
-  std::printf("float32 cache:  max |out - golden| = %.1e, max |lse - golden| = %.1e\n", f32.out, f32.lse);
+  std::printf("float32 cache:  max |out - golden| = %.1e, max |lse - golden| = %.1e\n", f32.out,
+              f32.lse);
   const bool is_right = bf16.out < 2e-2 && bf16.lse < 2e-2 && f32.out < 2e-5 && f32.lse < 1e-5;
   if (!is_right) std::fprintf(stderr, "the errors are too large\n");
   return is_right ? 0 : 1;

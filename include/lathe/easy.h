@@ -19,8 +19,8 @@ inline Status MlaDecode(const MlaShape& shape, const MlaDecodeOptions& options,
   MlaDecodeLimits limits;
   limits.num_workers = executor.num_workers;
   limits.max_num_tokens = args.out.extent[0] > 0 ? args.out.extent[0] : 1;
-  limits.max_num_seqs =
-      args.query_start_loc.extent[0] > 1 ? args.query_start_loc.extent[0] - 1 : limits.max_num_tokens;
+  limits.max_num_seqs = args.query_start_loc.extent[0] > 1 ? args.query_start_loc.extent[0] - 1
+                                                           : limits.max_num_tokens;
   const KeySet& keys = args.keys;
   limits.max_seq_len = 1;
   for (const int64_t keys_at_most :

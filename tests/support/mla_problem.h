@@ -197,9 +197,9 @@ class MlaProblem {
     };
     const bool bf16_query =
         is_bf16_or_absent(args.q) && is_bf16_or_absent(args.q_nope) && is_bf16_or_absent(args.q_pe);
-    const bool wants = options.precision == Precision::kBFloat16 ||
-                       (options.precision == Precision::kAuto && bf16_query &&
-                        rows == BFloat16Rows::kExact);
+    const bool wants =
+        options.precision == Precision::kBFloat16 ||
+        (options.precision == Precision::kAuto && bf16_query && rows == BFloat16Rows::kExact);
     return {rows != BFloat16Rows::kNever && wants && HasNativeBf16(target), kDTypeOf<O>};
   }
   void RequireMatches(const ref::AttentionResult& reference) const {

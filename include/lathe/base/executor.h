@@ -32,8 +32,7 @@ inline Executor SerialExecutor() noexcept { return Executor{}; }
 // execution policy, a TBB lambda, an engine's own pool. `f` must outlive the executor.
 template <class F>
 Executor CallableExecutor(F& f, size_t num_workers) noexcept {
-  return Executor{&f, num_workers,
-                  [](void* ctx, size_t num_tasks, Executor::TaskFn fn, void* arg) {
+  return Executor{&f, num_workers, [](void* ctx, size_t num_tasks, Executor::TaskFn fn, void* arg) {
                     (*static_cast<F*>(ctx))(num_tasks, [fn, arg](size_t task) { fn(arg, task); });
                   }};
 }
@@ -41,8 +40,7 @@ Executor CallableExecutor(F& f, size_t num_workers) noexcept {
 // Range pools in the manner of parallel_for(begin, end, grain, body(begin, end)): f(begin, end, body).
 template <class F>
 Executor RangeExecutor(F& f, size_t num_workers) noexcept {
-  return Executor{&f, num_workers,
-                  [](void* ctx, size_t num_tasks, Executor::TaskFn fn, void* arg) {
+  return Executor{&f, num_workers, [](void* ctx, size_t num_tasks, Executor::TaskFn fn, void* arg) {
                     (*static_cast<F*>(ctx))(int64_t{0}, static_cast<int64_t>(num_tasks),
                                             [fn, arg](int64_t begin, int64_t end) {
                                               for (int64_t i = begin; i < end; ++i)
@@ -55,8 +53,7 @@ Executor RangeExecutor(F& f, size_t num_workers) noexcept {
 // [0, nth), nth the same for all. Tasks are dealt round robin.
 template <class F>
 Executor IthNthExecutor(F& f, size_t num_workers) noexcept {
-  return Executor{&f, num_workers,
-                  [](void* ctx, size_t num_tasks, Executor::TaskFn fn, void* arg) {
+  return Executor{&f, num_workers, [](void* ctx, size_t num_tasks, Executor::TaskFn fn, void* arg) {
                     (*static_cast<F*>(ctx))([num_tasks, fn, arg](size_t ith, size_t nth) {
                       for (size_t task = ith; task < num_tasks; task += nth) fn(arg, task);
                     });
@@ -80,7 +77,7 @@ inline Executor OpenMpExecutor(size_t num_workers) noexcept {
   return Executor{nullptr, num_workers,
                   [](void*, size_t num_tasks, Executor::TaskFn fn, void* arg) {
                     const auto n = static_cast<int64_t>(num_tasks);
-#pragma omp parallel for schedule(static, 1) num_threads(static_cast<int>(n))
+#pragma omp parallel for schedule(static, 1) num_threads(static_cast <int>(n))
                     for (int64_t i = 0; i < n; ++i) fn(arg, static_cast<size_t>(i));
                   }};
 }

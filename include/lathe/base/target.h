@@ -18,9 +18,11 @@ enum class Target : uint8_t {
 // "auto", "avx2", "avx3_zen4", ...; "unknown" for a value that is none of these.
 constexpr const char* Name(Target target) noexcept {
   switch (target) {
-    case Target::kAuto: return "auto";
+    case Target::kAuto:
+      return "auto";
 #define LATHE_TARGET(enumerator, number, name, highway) \
-  case Target::enumerator: return name;
+  case Target::enumerator:                              \
+    return name;
 #include "lathe/base/targets.def"
 #undef LATHE_TARGET
   }

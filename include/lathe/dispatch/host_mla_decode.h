@@ -39,9 +39,12 @@ inline Engine ChooseEngine(const KernelTable& kernels, const MlaDecodeOptions& o
   const bool is_bf16_query =
       QueryDType(args) == DType::kBFloat16 && RopeDType(args) == DType::kBFloat16;
   switch (options.precision) {
-    case Precision::kFloat32: return Engine::kFloat32;
-    case Precision::kBFloat16: return Engine::kBFloat16;
-    case Precision::kAuto: break;
+    case Precision::kFloat32:
+      return Engine::kFloat32;
+    case Precision::kBFloat16:
+      return Engine::kBFloat16;
+    case Precision::kAuto:
+      break;
   }
   return is_bf16_query && rows == BFloat16Rows::kExact ? Engine::kBFloat16 : Engine::kFloat32;
 }
@@ -59,9 +62,8 @@ inline Status MlaDecodeSizes(const MlaShape& shape, const MlaDecodeOptions& opti
   // A token's rows start at most one block more than they fill, and so does a sequence's.
   const int64_t num_blocks =
       limits.max_num_tokens * CeilDiv(shape.num_heads, kMaxBlockRows) + limits.max_num_seqs;
-  const PlanCapacity capacity =
-      CapacityFor(num_blocks, limits.max_num_tokens * shape.num_heads, limits.max_seq_len,
-                  limits.num_workers, shape, options);
+  const PlanCapacity capacity = CapacityFor(num_blocks, limits.max_num_tokens * shape.num_heads,
+                                            limits.max_seq_len, limits.num_workers, shape, options);
   Arena counting;
   CarvePlan(counting, capacity);
   size_t scratch_bytes = 0;
@@ -144,16 +146,18 @@ inline Status PlanMlaDecode(const MlaShape& shape, const MlaDecodeOptions& optio
   made->num_workers = num_workers;
   PlanBuilder builder(*made, total_work, capacity.max_cut_blocks);
   ForEachUnit(shape, options, args, [&](const Unit& unit) { builder.AddUnit(unit); });
-  std::sort(made->tasks, made->tasks + made->num_tasks, [](const AttendTask& a, const AttendTask& b) {
-    const auto keys = [](const AttendTask& t) {
-      const int64_t begin = t.key_begin + t.first_split * t.split_keys;
-      return (std::min)(begin + t.num_splits * t.split_keys, t.key_end) - begin;
-    };
-    const int64_t work_a = Work(a.num_rows, keys(a)), work_b = Work(b.num_rows, keys(b));
-    if (work_a != work_b) return work_a > work_b;
-    if (a.token_begin != b.token_begin) return a.token_begin < b.token_begin;
-    return a.row_begin != b.row_begin ? a.row_begin < b.row_begin : a.first_split < b.first_split;
-  });
+  std::sort(made->tasks, made->tasks + made->num_tasks,
+            [](const AttendTask& a, const AttendTask& b) {
+              const auto keys = [](const AttendTask& t) {
+                const int64_t begin = t.key_begin + t.first_split * t.split_keys;
+                return (std::min)(begin + t.num_splits * t.split_keys, t.key_end) - begin;
+              };
+              const int64_t work_a = Work(a.num_rows, keys(a)), work_b = Work(b.num_rows, keys(b));
+              if (work_a != work_b) return work_a > work_b;
+              if (a.token_begin != b.token_begin) return a.token_begin < b.token_begin;
+              return a.row_begin != b.row_begin ? a.row_begin < b.row_begin
+                                                : a.first_split < b.first_split;
+            });
   made->scratch_bytes = ScratchBytes(*kernels, made->engine, shape, capacity.max_rows);
   made->workspace_bytes = WorkspaceBytes(num_workers, made->scratch_bytes, made->partial_floats);
   *plan = reinterpret_cast<const MlaDecodePlan*>(made);
@@ -163,16 +167,21 @@ inline Status PlanMlaDecode(const MlaShape& shape, const MlaDecodeOptions& optio
 inline Status CheckRun(const Plan& plan, const MlaDecodeArgs& args, Buffer workspace) {
   const BatchSize batch = BatchOf(args);
   if (batch.num_tokens != plan.batch.num_tokens) {
-    return Refuse(StatusCode::kStalePlan, "out", ".extent").At(0).Is(batch.num_tokens)
+    return Refuse(StatusCode::kStalePlan, "out", ".extent")
+        .At(0)
+        .Is(batch.num_tokens)
         .Must("be what the plan was made for,", plan.batch.num_tokens);
   }
   if (batch.num_seqs != plan.batch.num_seqs) {
-    return Refuse(StatusCode::kStalePlan, "query_start_loc", ".extent").At(0).Is(batch.num_seqs + 1)
+    return Refuse(StatusCode::kStalePlan, "query_start_loc", ".extent")
+        .At(0)
+        .Is(batch.num_seqs + 1)
         .Must("be what the plan was made for,", plan.batch.num_seqs + 1);
   }
   LATHE_RETURN_IF_REFUSED(CheckArgs(plan.shape, args, true));
   if (QueryDType(args) != plan.query_dtype) {
-    return Refuse(StatusCode::kStalePlan, "q", ".dtype").Is(static_cast<int64_t>(QueryDType(args)))
+    return Refuse(StatusCode::kStalePlan, "q", ".dtype")
+        .Is(static_cast<int64_t>(QueryDType(args)))
         .Must("be what the plan was made for,", static_cast<int64_t>(plan.query_dtype));
   }
   if (args.q_pe.extent[2] > 0 && args.q_pe.dtype != plan.rope_dtype) {
@@ -255,11 +264,14 @@ inline Status RunMlaDecode(const MlaDecodePlan& plan_handle, const MlaDecodeArgs
 
 inline Status CheckPart(const Plan& plan, size_t ith, size_t nth) {
   if (nth != plan.num_workers) {
-    return Invalid("nth").Is(static_cast<int64_t>(nth))
+    return Invalid("nth")
+        .Is(static_cast<int64_t>(nth))
         .Must("be the num_workers of the plan,", static_cast<int64_t>(plan.num_workers));
   }
   if (ith >= nth) {
-    return Invalid("ith").Is(static_cast<int64_t>(ith)).Must("be below nth =", static_cast<int64_t>(nth));
+    return Invalid("ith")
+        .Is(static_cast<int64_t>(ith))
+        .Must("be below nth =", static_cast<int64_t>(nth));
   }
   return OkStatus();
 }

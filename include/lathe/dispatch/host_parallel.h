@@ -25,8 +25,8 @@ void ForEachItem(const Executor& executor, size_t max_lanes, int64_t num_items, 
     std::atomic<int64_t> next;
     int64_t num_items;
   } shared{body, {0}, num_items};
-  const size_t lanes = (std::min)({(std::max)(executor.num_workers, size_t{1}), max_lanes,
-                                   static_cast<size_t>(num_items)});
+  const size_t lanes = (std::min)(
+      {(std::max)(executor.num_workers, size_t{1}), max_lanes, static_cast<size_t>(num_items)});
   const auto lane_task = [](void* arg, size_t lane) {
     auto& s = *static_cast<Shared*>(arg);
     for (int64_t item; (item = s.next.fetch_add(1, std::memory_order_relaxed)) < s.num_items;) {
@@ -46,9 +46,7 @@ void ForEachRange(const Executor& executor, int64_t n, int64_t grain, const Body
   const auto workers = static_cast<int64_t>((std::max)(executor.num_workers, size_t{1}));
   const int64_t piece = (std::max)(grain, (n + 4 * workers - 1) / (4 * workers));
   ForEachItem(executor, static_cast<size_t>(workers), (n + piece - 1) / piece,
-              [&](int64_t item, size_t) {
-                body(item * piece, (std::min)(n, (item + 1) * piece));
-              });
+              [&](int64_t item, size_t) { body(item * piece, (std::min)(n, (item + 1) * piece)); });
 }
 
 // body(part, begin, end) over the size(part) items of each part in [0, num_parts): the items of all parts,

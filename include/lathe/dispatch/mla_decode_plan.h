@@ -53,9 +53,7 @@ struct Plan {
   int64_t num_folds;
 };
 
-inline const Plan& PlanOf(const MlaDecodePlan& plan) {
-  return reinterpret_cast<const Plan&>(plan);
-}
+inline const Plan& PlanOf(const MlaDecodePlan& plan) { return reinterpret_cast<const Plan&>(plan); }
 
 // A unit or block of work before it is cut.
 struct Unit {
@@ -103,8 +101,8 @@ void ForEachUnit(const MlaShape& shape, const MlaDecodeOptions& options, const M
       for (int64_t i = 0; i < q_len; ++i) {
         unit.row_begin = i * shape.num_heads;
         unit.row_end = unit.row_begin + shape.num_heads;
-        unit.keys.end = keys.topk_length.empty() ? keys.indices.extent[1]
-                                                 : keys.topk_length(begin + i);
+        unit.keys.end =
+            keys.topk_length.empty() ? keys.indices.extent[1] : keys.topk_length(begin + i);
         f(unit);
       }
     } else if (q_len > 0) {
@@ -208,12 +206,13 @@ inline PlanCapacity CapacityFor(int64_t num_blocks, int64_t max_rows, int64_t ma
                                 const MlaDecodeOptions& options) {
   PlanCapacity capacity;
   capacity.max_rows = (std::min)(max_rows, kMaxBlockRows);
-  capacity.max_cut_blocks = num_workers > 1 ? (std::min)(static_cast<int64_t>(num_workers), num_blocks) : 0;
+  capacity.max_cut_blocks =
+      num_workers > 1 ? (std::min)(static_cast<int64_t>(num_workers), num_blocks) : 0;
   const int64_t max_splits = (std::max)(MaxSplits(options, max_keys), int64_t{1});
   const int64_t pieces = max_splits * CeilDiv(capacity.max_rows, kRowGroup);
   capacity.num_tasks = num_blocks + capacity.max_cut_blocks * pieces;
-  capacity.num_folds = capacity.max_cut_blocks *
-                       (CeilDiv(capacity.max_rows, kFoldRows) + CeilDiv(capacity.max_rows, kRowGroup));
+  capacity.num_folds = capacity.max_cut_blocks * (CeilDiv(capacity.max_rows, kFoldRows) +
+                                                  CeilDiv(capacity.max_rows, kRowGroup));
   if (max_splits > 1) {
     // Sub-blocks round their sizes up apart from each other.
     capacity.partial_floats = capacity.max_cut_blocks * max_splits *

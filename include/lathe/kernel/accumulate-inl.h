@@ -62,9 +62,10 @@ HWY_NOINLINE void AccumulateTile(const std::byte* const* rows, int64_t tokens, i
       const int64_t count = (left + blocks - 1) / blocks;
       float* to = o + r * o_stride + column;
       switch (count) {
-#define LATHE_CASE(n)                                                                           \
-  case n:                                                                                       \
-    AccumulateBlock<A, Stored, n, kCarry>(rows, tokens, column, p + r, p_stride, to, o_stride, alpha + r); \
+#define LATHE_CASE(n)                                                                          \
+  case n:                                                                                      \
+    AccumulateBlock<A, Stored, n, kCarry>(rows, tokens, column, p + r, p_stride, to, o_stride, \
+                                          alpha + r);                                          \
     break;
         LATHE_CASE(1)
         LATHE_CASE(2)
@@ -83,9 +84,12 @@ HWY_NOINLINE void AccumulateTile(const std::byte* const* rows, int64_t tokens, i
 template <class A, class Stored, class... Args>
 void AccumulateStored(Carry carry, const Args&... args) {
   switch (carry) {
-    case Carry::kNone: return AccumulateTile<A, Stored, Carry::kNone>(args...);
-    case Carry::kKeep: return AccumulateTile<A, Stored, Carry::kKeep>(args...);
-    case Carry::kRescale: return AccumulateTile<A, Stored, Carry::kRescale>(args...);
+    case Carry::kNone:
+      return AccumulateTile<A, Stored, Carry::kNone>(args...);
+    case Carry::kKeep:
+      return AccumulateTile<A, Stored, Carry::kKeep>(args...);
+    case Carry::kRescale:
+      return AccumulateTile<A, Stored, Carry::kRescale>(args...);
   }
 }
 

@@ -34,8 +34,8 @@ class AttendBlock {
     for (float** state : {&m_[0], &m_[1], &l_[0], &l_[1], &alpha_}) *state = take(padded_rows);
     row_ = take(v_stride_);
     if constexpr (A::kHasResidual) {
-      residual_ = arena.Take<uint32_t>(
-          static_cast<size_t>(kTileKeys / A::kStepTokens * padded_rows));
+      residual_ =
+          arena.Take<uint32_t>(static_cast<size_t>(kTileKeys / A::kStepTokens * padded_rows));
     }
     zeros_ = take(padded_width);
     staged_ = arena.Take<Element>(static_cast<size_t>(kTileKeys * padded_width));
@@ -52,8 +52,8 @@ class AttendBlock {
     std::memset(zeros_, 0, static_cast<size_t>(padded_width) * sizeof(float));
     padded_rows_ = Engine::PaddedRows(task.num_rows);
     // Lanes past the last row are computed and never used; they only must hold numbers.
-    std::memset(s_, 0, static_cast<size_t>((kTileKeys + kScoreTokens) * padded_rows_) *
-                           sizeof(float));
+    std::memset(s_, 0,
+                static_cast<size_t>((kTileKeys + kScoreTokens) * padded_rows_) * sizeof(float));
     RowSource<A> source(call, staged_);
     KeyCursor cursor(call, task, reinterpret_cast<const std::byte*>(zeros_));
     // The rows of a tile have not been staged yet: their place is free.
@@ -137,8 +137,7 @@ class AttendBlock {
     }
     // Tiles start at fixed places of the split; those that no row of this block sees are left out.
     const int64_t skipped = (std::max)(any_sees_.begin - begin, int64_t{0});
-    cursor.Seek(begin + skipped / kTileKeys * kTileKeys,
-                (std::min)(end, any_sees_.end));
+    cursor.Seek(begin + skipped / kTileKeys * kTileKeys, (std::min)(end, any_sees_.end));
     Carry carry = Carry::kNone;
     int current = 0;
     cursor.Next(tiles_[current]);
@@ -150,8 +149,7 @@ class AttendBlock {
       current = 1 - current;
     }
     if (carry == Carry::kNone) {
-      std::memset(o_[which], 0,
-                  static_cast<size_t>(task_->num_rows * v_stride_) * sizeof(float));
+      std::memset(o_[which], 0, static_cast<size_t>(task_->num_rows * v_stride_) * sizeof(float));
     }
   }
 
@@ -169,8 +167,8 @@ class AttendBlock {
     // Few keys carry much weight each, and rounding errors do not average out.
     const bool has_few_keys = task_->key_end - task_->key_begin <= call_->residual_keys;
     uint32_t* residual = has_few_keys ? residual_ : nullptr;
-    const bool moved = Softmax<A>(s_, padded_rows_, tokens, padded_rows_, call_->scale_log2, state,
-                                  residual);
+    const bool moved =
+        Softmax<A>(s_, padded_rows_, tokens, padded_rows_, call_->scale_log2, state, residual);
     if (moved && carry == Carry::kKeep) carry = Carry::kRescale;
     const auto* p = reinterpret_cast<const uint32_t*>(s_);
     const DType type = source.value_type();

@@ -46,8 +46,8 @@ class RegisterEngine {
           std::memset(query, 0, static_cast<size_t>(width_) * sizeof(Element));
         }
       }
-      PackGroup(reinterpret_cast<const uint32_t*>(staging), width_ / A::kWordElements, words,
-                group, to);
+      PackGroup(reinterpret_cast<const uint32_t*>(staging), width_ / A::kWordElements, words, group,
+                to);
       to += words / group.words * group.vectors * kLanes;
       row += group.rows();
     }

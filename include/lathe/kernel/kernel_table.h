@@ -33,7 +33,8 @@ struct AttendCall {
   int64_t num_heads = 0;
   int64_t qk_dim = 0;  // D, columns of a key row
   int64_t v_dim = 0;   // Dv, columns of the value
-  float scale_log2 = 0.0f;  // softmax_scale * log2(e) * tensor scale: scores live in the exp2 domain
+  float scale_log2 =
+      0.0f;  // softmax_scale * log2(e) * tensor scale: scores live in the exp2 domain
   float value_scale = 1.0f;  // tensor scale of the cache, put on the output
   bool causal = true;
   int64_t residual_keys = 0;  // rows with at most so many keys get back what rounding takes of P

@@ -6,7 +6,7 @@ struct KeyTile {
   // Rows past `count` point to zeros, as far as the kernels read ahead.
   const std::byte* rows[kTileKeys + kScoreTokens];
   const std::byte* sides[kTileKeys];  // of formats whose pages have a second part
-  int64_t begin = 0;  // position, or entry of the list, of the first key
+  int64_t begin = 0;                  // position, or entry of the list, of the first key
   int64_t count = 0;
 };
 

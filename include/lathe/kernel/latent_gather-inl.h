@@ -6,6 +6,20 @@ template <class From, class To>
 void ScaleRow(const From* from, float scale, To* row, int64_t n) {
   const VF factor = hn::Set(F32(), scale);
   int64_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (std::is_same_v<From, bfloat16> && std::is_same_v<To, bfloat16>) {
+    // Even and odd columns need no widening: a quarter of the time on Zen 4.
+    const U32 du;
+    const F32 df;
+    for (const int64_t end = n / (2 * kLanes) * (2 * kLanes); i < end; i += 2 * kLanes) {
+      const VU pairs = hn::LoadU(du, reinterpret_cast<const uint32_t*>(from + i));
+      const VF even = hn::BitCast(df, hn::ShiftLeft<16>(pairs));
+      const VF odd = hn::BitCast(df, hn::And(pairs, hn::Set(du, 0xFFFF0000u)));
+      hn::StoreU(PackPairs<false>(hn::Mul(even, factor), hn::Mul(odd, factor)), du,
+                 reinterpret_cast<uint32_t*>(row + i));
+    }
+  }
+#endif
   for (const int64_t end = n / kLanes * kLanes; i < end; i += kLanes) {
     StoreFloats(hn::Mul(LoadFloats(from + i), factor), row + i);
   }
@@ -18,18 +32,19 @@ template <class Format, class To>
 void GatherRow(const PagedCache& cache, const std::byte* record, const std::byte* side,
                int64_t width, To* row) {
   using Stored = typename Format::Element;
-  const float scale = Format::kHasTensorScale ? cache.scale : 1.0f;
+  constexpr bool kScales = Format::kHasTensorScale;
+  constexpr BFloat16Rows kRows = Format::kBFloat16;
+  const float scale = kScales ? cache.scale : 1.0f;
   if constexpr (!std::is_void_v<Stored>) {
     ConvertRow(reinterpret_cast<const Stored*>(record), row, width);
-  } else if constexpr (std::is_same_v<To, float>) {
+  } else if constexpr (std::is_same_v<To, float> || (std::is_same_v<To, bfloat16> &&
+                                                     kRows == BFloat16Rows::kRounded && !kScales)) {
     DecodeRecord(Format{}, record, side, width, row);
-    if constexpr (Format::kHasTensorScale) ScaleRow(row, scale, row, width);
-  } else if constexpr (Format::kBFloat16 == BFloat16Rows::kExact) {
+    if (kScales && scale != 1.0f) ScaleRow(row, scale, row, width);
+  } else if constexpr (kRows == BFloat16Rows::kExact) {
     auto* values = reinterpret_cast<bfloat16*>(row);
     DecodeRecord(Format{}, record, side, width, values);
-    if constexpr (Format::kHasTensorScale || !std::is_same_v<To, bfloat16>) {
-      ScaleRow(values, scale, row, width);
-    }
+    if (!std::is_same_v<To, bfloat16> || scale != 1.0f) ScaleRow(values, scale, row, width);
   } else if constexpr (Format::kWidth > 0) {
     float values[Format::kWidth];
     DecodeRecord(Format{}, record, side, width, values);

@@ -23,8 +23,8 @@ void WriteTokens(const LatentWriteArgs& args, const ScaleRule& rule, int64_t tok
   }
 }
 
-inline void WriteLatents(const LatentWriteArgs& args, bool power_of_two_scales,
-                         int64_t token_begin, int64_t token_end) {
+inline void WriteLatents(const LatentWriteArgs& args, bool power_of_two_scales, int64_t token_begin,
+                         int64_t token_end) {
   VisitFormat(args.cache.format, [&](auto tag) {
     WriteTokens<typename decltype(tag)::Type>(args, {power_of_two_scales, args.cache.scale},
                                               token_begin, token_end);

@@ -14,8 +14,7 @@ using DecodeRowFn = void (*)(const std::byte* record, const std::byte* side, int
 
 // The decoder of one format into one element type, found by the formats' own overloads of DecodeRecord.
 template <class Format, class Element>
-void DecodeRowBytes(const std::byte* record, const std::byte* side, int64_t width,
-                    std::byte* row) {
+void DecodeRowBytes(const std::byte* record, const std::byte* side, int64_t width, std::byte* row) {
   DecodeRecord(Format{}, record, side, width, reinterpret_cast<Element*>(row));
 }
 
@@ -33,8 +32,7 @@ class RowSource {
   // `scratch`: kTileKeys rows of padded width.
   RowSource(const AttendCall& call, Element* scratch)
       : width_(call.qk_dim), padded_(PaddedWidth(call.qk_dim)), scratch_(scratch) {
-    const bool has_whole_vectors =
-        call.qk_dim % kInPlaceColumns == 0 && call.v_dim % kColumns == 0;
+    const bool has_whole_vectors = call.qk_dim % kInPlaceColumns == 0 && call.v_dim % kColumns == 0;
     VisitFormat(call.keys.cache.format, [this, has_whole_vectors](auto tag) {
       using Format = typename decltype(tag)::Type;
       using Stored = typename Format::Element;

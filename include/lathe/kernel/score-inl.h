@@ -192,4 +192,3 @@ HWY_NOINLINE void ScoreStep(const std::byte* const* rows, const std::byte* const
     q += words / group.words * group.vectors * kLanes;
   }
 }
-

@@ -23,7 +23,8 @@ inline void MaskScores(float* s, int64_t s_stride, int64_t tokens, const int32_t
       const auto token = hn::Set(di, static_cast<int32_t>(t));
       const auto seen = hn::And(hn::Le(first, token), hn::Lt(token, last));
       float* at = s + t * s_stride + r;
-      hn::Store(hn::IfThenElse(hn::RebindMask(d, seen), hn::Load(d, at), hn::Neg(minus_inf)), d, at);
+      hn::Store(hn::IfThenElse(hn::RebindMask(d, seen), hn::Load(d, at), hn::Neg(minus_inf)), d,
+                at);
     }
   }
 }

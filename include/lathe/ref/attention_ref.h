@@ -24,9 +24,12 @@ inline double At(const In<3>& v, int64_t i, int64_t j, int64_t k) {
   const int64_t offset = i * v.stride[0] + j * v.stride[1] + k * v.stride[2];
   const std::byte* element = v.data + offset * static_cast<int64_t>(SizeOf(v.dtype));
   switch (v.dtype) {
-    case DType::kFloat32: return Latent<float>::DecodeColumn(element, nullptr, 0);
-    case DType::kFloat16: return Latent<float16>::DecodeColumn(element, nullptr, 0);
-    case DType::kBFloat16: return Latent<bfloat16>::DecodeColumn(element, nullptr, 0);
+    case DType::kFloat32:
+      return Latent<float>::DecodeColumn(element, nullptr, 0);
+    case DType::kFloat16:
+      return Latent<float16>::DecodeColumn(element, nullptr, 0);
+    case DType::kBFloat16:
+      return Latent<bfloat16>::DecodeColumn(element, nullptr, 0);
   }
   return std::numeric_limits<double>::quiet_NaN();
 }
@@ -75,8 +78,8 @@ inline std::vector<std::vector<double>> VisibleRows(const MlaShape& shape,
     if (keys.window > 0 && last - keys.window > 0) first = last - keys.window;
   }
   const auto row_at = [&](int64_t position) {
-    return DecodeRow(keys.cache, keys.block_table(b, position / block_size),
-                     position % block_size, width);
+    return DecodeRow(keys.cache, keys.block_table(b, position / block_size), position % block_size,
+                     width);
   };
 
   std::vector<std::vector<double>> rows;
@@ -84,8 +87,7 @@ inline std::vector<std::vector<double>> VisibleRows(const MlaShape& shape,
     for (int64_t position = first; position < last; ++position) rows.push_back(row_at(position));
     return rows;
   }
-  const int64_t count =
-      keys.topk_length.empty() ? keys.indices.extent[1] : keys.topk_length(token);
+  const int64_t count = keys.topk_length.empty() ? keys.indices.extent[1] : keys.topk_length(token);
   for (int64_t k = 0; k < count; ++k) {
     const int64_t index = keys.indices(token, k);
     if (is_physical) {
@@ -152,8 +154,8 @@ inline AttentionResult MlaDecode(const MlaShape& shape, const MlaDecodeOptions& 
           if (args.q.extent[2] > 0) {
             to = At(args.q, token, head, c);
           } else {
-            to = c < v_dim ? At(args.q_nope, token, head, c)
-                           : At(args.q_pe, token, head, c - v_dim);
+            to =
+                c < v_dim ? At(args.q_nope, token, head, c) : At(args.q_pe, token, head, c - v_dim);
           }
         }
         double sink = 0.0;
@@ -183,8 +185,9 @@ inline AttentionResult MergeStates(const MergeStatesArgs& args) {
     for (size_t i = 0; i < args.num_parts; ++i) {
       const MergePart& part = args.parts[i];
       const float given = part.lse.data[token * part.lse.stride[0] + head * part.lse.stride[1]];
-      lse[i] = given == part.lse_policy.empty ? -kInf
-                                              : given * (part.lse_policy.base2 ? std::log(2.0) : 1.0);
+      lse[i] = given == part.lse_policy.empty
+                   ? -kInf
+                   : given * (part.lse_policy.base2 ? std::log(2.0) : 1.0);
       if (lse[i] > max) max = lse[i];
     }
     if (max == -kInf) continue;
