@@ -33,6 +33,16 @@ inline constexpr NamedFormat kFloat32Format = {CacheFormat::kLatentFloat32, "flo
                                                DType::kFloat32};
 inline constexpr NamedFormat kFormats[] = {
     kBFloat16Format, kFloat32Format, {CacheFormat::kLatentFloat16, "float16", DType::kFloat16}};
+// Narrow codes with scales. Rows of the widths that these have; queries in bfloat16.
+inline constexpr NamedFormat kQuantizedFormats[] = {
+    {CacheFormat::kLatentFp8E4m3, "fp8_e4m3", DType::kBFloat16},
+    {CacheFormat::kFp8DsMla, "fp8_ds_mla", DType::kBFloat16},
+    {CacheFormat::kFp8Ds4, "fp8_ds4", DType::kBFloat16},
+    {CacheFormat::kDs41Fp8, "ds41_fp8", DType::kBFloat16},
+    {CacheFormat::kDs41Fp4, "ds41_fp4", DType::kBFloat16},
+    {CacheFormat::kNvfp4DsMla, "nvfp4_ds_mla", DType::kBFloat16},
+    {CacheFormat::kIndexerFp8, "indexer_fp8", DType::kBFloat16},
+    {CacheFormat::kIndexerMxfp4, "indexer_mxfp4", DType::kBFloat16}};
 
 // A row that cannot be measured: wrong results, a refused call.
 struct RowError : std::exception {
@@ -105,6 +115,7 @@ class Harness {
 
 void RegisterMlaDecode(Harness& harness);
 void RegisterLatentWrite(Harness& harness);
+void RegisterLatentGather(Harness& harness);
 void RegisterMergeStates(Harness& harness);
 
 }  // namespace lathe::bench

@@ -16,9 +16,8 @@ int64_t Blocks(int64_t keys) { return (keys + kBlockSize - 1) / kBlockSize; }
 }  // namespace
 
 int64_t CacheSpec::record_bytes() const { return RecordBytes(format.format, head_dim); }
-int64_t CacheSpec::layer_bytes() const {
-  return batch * Blocks(keys) * kBlockSize * record_bytes();
-}
+int64_t CacheSpec::token_bytes() const { return record_bytes() + SideBytes(format.format); }
+int64_t CacheSpec::layer_bytes() const { return batch * Blocks(keys) * kBlockSize * token_bytes(); }
 
 MlaDecodeOptions OptionsOf(Target target) {
   MlaDecodeOptions options;
@@ -45,17 +44,18 @@ void LayeredCache::Write(Harness& harness) {
   Tensor<2> source(DType::kFloat32, {kDistinctKeys, spec_.head_dim});
   source.Fill(Random(2));
   const int64_t num_blocks = spec_.layers * spec_.batch * blocks_per_seq_;
-  const int64_t record = spec_.record_bytes();
   LatentWriteArgs args;
   args.cache = {memory_.data(), spec_.format.format, num_blocks,
-                kBlockSize,     kBlockSize * record, record};
+                kBlockSize,     PageBytes(),         spec_.record_bytes()};
   std::vector<int64_t> slots(kDistinctKeys);
   std::iota(slots.begin(), slots.end(), int64_t{0});
   Team& team = harness.team(harness.all_threads());
   for (int64_t end = num_blocks * kBlockSize; slots[0] < end;) {
     const int64_t count = std::min(kDistinctKeys, end - slots[0]);
     args.kv_c = Columns(source.View(0, count), 0, spec_.kv_lora_rank);
-    args.k_pe = Columns(source.View(0, count), spec_.kv_lora_rank, spec_.head_dim);
+    if (spec_.head_dim > spec_.kv_lora_rank) {
+      args.k_pe = Columns(source.View(0, count), spec_.kv_lora_rank, spec_.head_dim);
+    }
     args.slot_mapping = Packed(static_cast<const int64_t*>(slots.data()), count);
     Require(WriteLatentCache(args, {}, team.executor()));
     for (int64_t& slot : slots) slot += kDistinctKeys;
@@ -63,10 +63,9 @@ void LayeredCache::Write(Harness& harness) {
 }
 
 KeySet LayeredCache::Keys(int64_t layer) const {
-  const int64_t record = spec_.record_bytes();
   KeySet keys;
   keys.cache = {Layer(layer), spec_.format.format, spec_.batch * blocks_per_seq_,
-                kBlockSize,   kBlockSize * record, record};
+                kBlockSize,   PageBytes(),         spec_.record_bytes()};
   keys.block_table = Packed(block_table_.data(), spec_.batch, blocks_per_seq_);
   keys.seq_lens = Packed(seq_lens_.data(), spec_.batch);
   return keys;

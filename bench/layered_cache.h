@@ -13,6 +13,7 @@
 #include "bench/huge_buffer.h"
 #include "bench/tensor.h"
 #include "lathe/base/keys.h"
+#include "lathe/cache/formats.h"
 #include "lathe/mla_decode.h"
 #include "lathe/ref/attention_ref.h"
 
@@ -24,6 +25,11 @@ constexpr int64_t kKvLoraRank = 512;
 constexpr int64_t kRopeDim = 64;
 constexpr int64_t kHeadDim = kKvLoraRank + kRopeDim;
 constexpr int64_t kCheckedHeads = 2;
+
+// The row width of a format, DeepSeek's where it has any.
+inline int64_t WidthOf(CacheFormat format) {
+  return FixedWidth(format) != 0 ? FixedWidth(format) : kHeadDim;
+}
 
 struct CacheSpec {
   NamedFormat format = kFloat32Format;
@@ -40,7 +46,8 @@ struct CacheSpec {
     return all(*this) == all(other);
   }
   MlaShape shape(int64_t heads) const { return {heads, kv_lora_rank, head_dim - kv_lora_rank}; }
-  int64_t record_bytes() const;
+  int64_t record_bytes() const;  // of the first part of a page
+  int64_t token_bytes() const;   // of all parts
   int64_t layer_bytes() const;
 };
 
@@ -66,6 +73,7 @@ class LayeredCache {
 
  private:
   void Write(Harness& harness);
+  int64_t PageBytes() const { return kBlockSize * spec_.token_bytes(); }
 
   CacheSpec spec_;
   int64_t blocks_per_seq_;

@@ -17,6 +17,7 @@
 #include <cmath>
 #include <cstdio>
 #include <initializer_list>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -45,6 +46,10 @@ struct Case {
   bool is_warm;
   int64_t q_len;
 
+  bool is_quantized() const {  // which comparators cannot read
+    const auto is_same = [this](const NamedFormat& f) { return f.format == spec.format.format; };
+    return std::any_of(std::begin(kQuantizedFormats), std::end(kQuantizedFormats), is_same);
+  }
   bool is_deepseek() const { return spec.head_dim == kHeadDim && spec.kv_lora_rank == kKvLoraRank; }
   std::string Name() const {
     char name[160];
@@ -70,7 +75,7 @@ class Results {
         heads_(c.heads),
         out_(c.spec.format.activations, {tokens_, c.heads, c.spec.kv_lora_rank}),
         lse_(DType::kFloat32, {tokens_, c.heads}),
-        tolerance_(c.spec.format.format == CacheFormat::kLatentBFloat16 ? 1e-2 : 1e-3) {}
+        tolerance_(c.spec.format.activations == DType::kBFloat16 ? 1e-2 : 1e-3) {}
 
   void AddTo(MlaDecodeArgs* args) const {
     args->out = out_.View();
@@ -235,8 +240,9 @@ void RunRow(benchmark::State& state, const Case& c, Harness& harness, const Cach
   const double flops =
       2.0 * static_cast<double>(pairs * c.heads * (spec.head_dim + spec.kv_lora_rank));
   const double bytes =
-      static_cast<double>(spec.batch * spec.keys * spec.record_bytes()) + step.io_bytes();
-  const FlopLoop& loop = FlopLoopOf(c.target, spec.format.format == CacheFormat::kLatentBFloat16);
+      static_cast<double>(spec.batch * spec.keys * spec.token_bytes()) + step.io_bytes();
+  const FlopLoop& loop =
+      FlopLoopOf(c.target, BFloat16RowsOf(spec.format.format) == BFloat16Rows::kExact);
   ReadProbe own(cache.Layer(0), static_cast<size_t>(cache.layer_bytes()));
   ReadProbe& read = c.is_warm ? own : harness.dram();
 
@@ -253,7 +259,7 @@ void RunRow(benchmark::State& state, const Case& c, Harness& harness, const Cach
   state.counters["GFLOP/s"] = flops / seconds * 1e-9;
   state.counters["GB/s"] = bytes / seconds * 1e-9;
   state.counters["tokens/s"] = static_cast<double>(spec.batch * c.q_len) / seconds;
-  if (harness.compares() && harness.IsBest(c.target)) {
+  if (harness.compares() && harness.IsBest(c.target) && !c.is_quantized()) {
     Compare(state, c, cache, step, team, seconds);
   }
 }
@@ -269,10 +275,14 @@ bool IsDefault(const Harness& harness, const Case& c) {
   const auto is_one_of = [](int64_t x, std::initializer_list<int64_t> list) {
     return std::find(list.begin(), list.end(), x) != list.end();
   };
+  const bool is_typical = c.heads == 16 || c.heads == 128;
+  if (c.is_quantized()) {
+    return is_typical && c.q_len == 1 && !c.is_warm && harness.IsBest(c.target) &&
+           harness.IsOneOrAll(c.threads);
+  }
   const bool is_plain = c.spec.format.format != CacheFormat::kLatentFloat16 && c.is_deepseek() &&
                         c.q_len == 1 && is_one_of(c.heads, {8, 16, 20, 64, 128}) &&
                         is_one_of(c.spec.keys, {4096, 32768, 131072});
-  const bool is_typical = c.heads == 16 || c.heads == 128;
   if (!is_plain || !harness.IsOneOrAll(c.threads)) return false;
   if (!harness.IsBest(c.target)) {
     return is_typical && c.spec.keys == 4096 && c.spec.batch == 1 && c.threads == 1 && c.is_warm;
@@ -318,6 +328,13 @@ void RegisterMlaDecode(Harness& harness) {
           }
         }
       }
+    }
+  }
+  for (const NamedFormat& format : kQuantizedFormats) {
+    const int64_t width = WidthOf(format.format);
+    if (width < kKvLoraRank) continue;  // an indexer's
+    for (const bool is_warm : {true, false}) {
+      register_with({format, 32768, 1, 1, width, kKvLoraRank}, is_warm);
     }
   }
 }
