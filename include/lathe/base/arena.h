@@ -19,8 +19,8 @@ class Arena {
 
   // `data` need not be aligned; bytes() includes the worst-case padding of an unaligned start.
   explicit Arena(void* data) noexcept
-      : base_(reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(data) + kAlign - 1) /
-                                           kAlign * kAlign)) {}
+      : base_(static_cast<std::byte*>(data) +
+              (kAlign - reinterpret_cast<uintptr_t>(data) % kAlign) % kAlign) {}
 
   template <class T>
   T* Take(size_t count) noexcept {
