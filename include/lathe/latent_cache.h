@@ -87,7 +87,7 @@ struct LatentGatherOptions {
 
 // Writes the rows that are gathered and no others. Values are dequantised in float32, times
 // cache.scale where it counts, then rounded to out's type to nearest even: equal bits on every
-// target as long as no value is a subnormal float. O(tokens * width + B); no workspace.
+// target, except that values below 2^-126 may become 0. O(tokens * width + B); no workspace.
 // Refuses, before anything is written: null data, strides smaller than a row, misaligned data, a
 // width that the format does not have, a cache.scale that is not finite and above 0 where it
 // counts, lengths beyond the block table, block ids outside the cache, rows outside out or of two
