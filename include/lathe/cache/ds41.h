@@ -100,7 +100,8 @@ inline void EncodeRecord(Ds41Fp4, const TokenRow& token, const ScaleRule&, std::
                          std::byte*) {
   using F = Ds41Fp4;
   float8_e4m3fn scales[F::kTiles];
-  EncodeE2m1Tiles<F::kTile, F::kTiles>(token, E2m1Scale, record, scales);
+  EncodeE2m1Tiles<F::kTile, F::kTiles>(
+      token, [](float amax) { return E2m1Scale(amax); }, record, scales);
   std::memcpy(record + F::kScales, scales, sizeof(scales));
 }
 

@@ -20,6 +20,7 @@
 #ifndef LATHE_CACHE_FORMATS_H_
 #define LATHE_CACHE_FORMATS_H_
 
+#include "lathe/base/config.h"
 #include "lathe/base/keys.h"
 #include "lathe/cache/formats.def"
 #include "lathe/cache/scale_rules.h"
@@ -33,7 +34,7 @@ struct FormatTag {
 
 // f(FormatTag<Format>) for the type behind `format`; false when there is no such format.
 template <class F>
-constexpr bool VisitFormat(CacheFormat format, F&& f) {
+LATHE_INLINE constexpr bool VisitFormat(CacheFormat format, F&& f) {
   switch (format) {
 #define LATHE_FORMAT(enumerator, number, type) \
   case CacheFormat::enumerator:                \
@@ -46,40 +47,40 @@ constexpr bool VisitFormat(CacheFormat format, F&& f) {
 }
 
 // Bytes of one record of `width` columns; 0 for an unknown format.
-constexpr int64_t RecordBytes(CacheFormat format, int64_t width) noexcept {
+LATHE_INLINE constexpr int64_t RecordBytes(CacheFormat format, int64_t width) noexcept {
   int64_t bytes = 0;
   VisitFormat(format, [&](auto tag) { bytes = decltype(tag)::Type::RecordBytes(width); });
   return bytes;
 }
 
 // Bytes a token has in the second part of its page; 0 for one-part formats.
-constexpr int64_t SideBytes(CacheFormat format) noexcept {
+LATHE_INLINE constexpr int64_t SideBytes(CacheFormat format) noexcept {
   int64_t bytes = 0;
   VisitFormat(format, [&](auto tag) { bytes = decltype(tag)::Type::kSideBytes; });
   return bytes;
 }
 
 // Columns that the format fixes; 0 when any width will do.
-constexpr int64_t FixedWidth(CacheFormat format) noexcept {
+LATHE_INLINE constexpr int64_t FixedWidth(CacheFormat format) noexcept {
   int64_t width = 0;
   VisitFormat(format, [&](auto tag) { width = decltype(tag)::Type::kWidth; });
   return width;
 }
 
-constexpr bool HasTensorScale(CacheFormat format) noexcept {
+LATHE_INLINE constexpr bool HasTensorScale(CacheFormat format) noexcept {
   bool has = false;
   VisitFormat(format, [&](auto tag) { has = decltype(tag)::Type::kHasTensorScale; });
   return has;
 }
 
-constexpr BFloat16Rows BFloat16RowsOf(CacheFormat format) noexcept {
+LATHE_INLINE constexpr BFloat16Rows BFloat16RowsOf(CacheFormat format) noexcept {
   BFloat16Rows rows = BFloat16Rows::kNever;
   VisitFormat(format, [&](auto tag) { rows = decltype(tag)::Type::kBFloat16; });
   return rows;
 }
 
 // Alignment that data, block_stride and row_stride must keep; 0 for an unknown format.
-constexpr size_t RecordAlignment(CacheFormat format) noexcept {
+LATHE_INLINE constexpr size_t RecordAlignment(CacheFormat format) noexcept {
   size_t alignment = 0;
   VisitFormat(format, [&](auto tag) { alignment = decltype(tag)::Type::kAlignment; });
   return alignment;

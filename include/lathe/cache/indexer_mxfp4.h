@@ -57,7 +57,8 @@ inline void EncodeRecord(IndexerMxfp4, const TokenRow& token, const ScaleRule&, 
                          std::byte* side) {
   using F = IndexerMxfp4;
   float8_e8m0 scales[F::kTiles];
-  EncodeE2m1Tiles<F::kTile, F::kTiles>(token, E2m1PowerOfTwoScale, record, scales);
+  EncodeE2m1Tiles<F::kTile, F::kTiles>(
+      token, [](float amax) { return E2m1PowerOfTwoScale(amax); }, record, scales);
   std::memcpy(side, scales, sizeof(scales));
 }
 

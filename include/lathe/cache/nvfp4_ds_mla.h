@@ -68,7 +68,8 @@ inline void EncodeRecord(Nvfp4DsMla, const TokenRow& token, const ScaleRule&, st
                          std::byte*) {
   using F = Nvfp4DsMla;
   float8_e4m3fn scales[F::kTiles];
-  EncodeE2m1Tiles<F::kTile, F::kTiles>(token, E2m1Scale, record, scales);
+  EncodeE2m1Tiles<F::kTile, F::kTiles>(
+      token, [](float amax) { return E2m1Scale(amax); }, record, scales);
   for (int64_t i = 0; i < F::kTiles; ++i) record[F::ScaleByte(i)] = std::byte{scales[i].bits};
   float x[F::kWidth - F::kLatent];
   token.Load(F::kLatent, F::kWidth - F::kLatent, x);

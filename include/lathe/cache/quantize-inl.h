@@ -115,9 +115,8 @@ void EncodePowerOfTwoTiles(const TokenRow& token, std::byte* codes, std::byte* s
 
 // Tiles of packed e2m1 codes, each with rule(amax) as its scale. A tile that is not all finite
 // becomes NaN as a whole.
-template <int64_t kTile, int64_t kTiles, class Scale>
-void EncodeE2m1Tiles(const TokenRow& token, Scale (*rule)(float amax), std::byte* packed,
-                     Scale* scales) {
+template <int64_t kTile, int64_t kTiles, class Rule, class Scale>
+void EncodeE2m1Tiles(const TokenRow& token, const Rule& rule, std::byte* packed, Scale* scales) {
   float x[kTile * kTiles];
   token.Load(0, kTile * kTiles, x);
   for (int64_t i = 0; i < kTiles; ++i) {

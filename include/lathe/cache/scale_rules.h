@@ -8,6 +8,7 @@
 #include <cstring>
 #include <limits>
 
+#include "lathe/base/config.h"
 #include "lathe/base/types.h"
 
 namespace lathe {
@@ -31,19 +32,19 @@ constexpr float kLargestE2m1 = 6.0f;
 // amax: the largest magnitude of a tile, finite. All rules give finite scales above 0, also for 0.
 
 // max(amax / 448, FLT_MIN); compared before the division, which flush-to-zero could make 0.
-constexpr float ExactScale(float amax) noexcept {
+LATHE_INLINE constexpr float ExactScale(float amax) noexcept {
   constexpr float kSmallest = (std::numeric_limits<float>::min)();
   return amax > kSmallest * kLargestE4m3 ? amax / kLargestE4m3 : kSmallest;
 }
 
 // 2^ceil(log2(max(amax, 1e-4) / 448)): the floor is on amax, before the division. No float is so
 // near to a power of two that the rounding of the quotient would hide on which side of it it lies.
-constexpr float8_e8m0 PowerOfTwoScale(float amax) noexcept {
+LATHE_INLINE constexpr float8_e8m0 PowerOfTwoScale(float amax) noexcept {
   return CeilPowerOfTwo((amax > 1e-4f ? amax : 1e-4f) / kLargestE4m3);
 }
 
 // max(amax, 1e-4) / 448, of the keys of an indexer.
-constexpr float IndexerScale(float amax) noexcept {
+LATHE_INLINE constexpr float IndexerScale(float amax) noexcept {
   return (amax > 1e-4f ? amax : 1e-4f) / kLargestE4m3;
 }
 
@@ -51,7 +52,7 @@ constexpr float IndexerScale(float amax) noexcept {
 
 // Nearest e4m3 number to amax / 6, within [2^-9, 448]. Not rounded up: up to 1/16 of a tile's
 // largest values saturate.
-constexpr float8_e4m3fn E2m1Scale(float amax) noexcept {
+LATHE_INLINE constexpr float8_e4m3fn E2m1Scale(float amax) noexcept {
   if (!(amax < (std::numeric_limits<float>::infinity)())) {
     return float8_e4m3fn{detail::FormatOf<float8_e4m3fn>::kNanCode};
   }
@@ -61,20 +62,20 @@ constexpr float8_e4m3fn E2m1Scale(float amax) noexcept {
 }
 
 // 2^ceil(log2(max(amax, 6 * 2^-126) / 6)): never a float subnormal.
-constexpr float8_e8m0 E2m1PowerOfTwoScale(float amax) noexcept {
+LATHE_INLINE constexpr float8_e8m0 E2m1PowerOfTwoScale(float amax) noexcept {
   if (!(amax < (std::numeric_limits<float>::infinity)())) return float8_e8m0{255};
   constexpr float kFloor = kLargestE2m1 * (std::numeric_limits<float>::min)();
   return CeilPowerOfTwo((amax > kFloor ? amax : kFloor) / kLargestE2m1);
 }
 
-constexpr bool IsPowerOfTwo(float scale) noexcept {
+LATHE_INLINE constexpr bool IsPowerOfTwo(float scale) noexcept {
   const uint32_t bits = detail::BitsOf(scale);
   return (bits & detail::kFloatMantissa) == 0 && bits != 0 && bits < detail::kFloatInfinity;
 }
 
 // x / scale, also where flush-to-zero would take x or scale for 0: float subnormals are widened by
 // hand. Rounding to double first changes nothing (53 >= 2 * 24 + 2 bits).
-constexpr float DivideTiny(float x, float scale) noexcept {
+LATHE_INLINE constexpr float DivideTiny(float x, float scale) noexcept {
   const auto widen = [](float value) -> double {
     const uint32_t bits = detail::BitsOf(value);
     if ((bits & detail::kFloatInfinity) != 0) return static_cast<double>(value);
@@ -103,7 +104,7 @@ float DecodeAt(const std::byte* numbers, int64_t index) noexcept {
 }
 
 // Element `index` of packed e2m1 codes: even ones lie in the low nibble.
-inline float DecodeE2m1At(const std::byte* packed, int64_t index) noexcept {
+LATHE_INLINE float DecodeE2m1At(const std::byte* packed, int64_t index) noexcept {
   const auto pair = std::to_integer<unsigned>(packed[index / 2]);
   return ToFloat(float4_e2m1{static_cast<uint8_t>((index % 2 == 0 ? pair : pair >> 4) & 0xF)});
 }
