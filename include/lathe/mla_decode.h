@@ -42,8 +42,9 @@ struct MlaShape {
 enum class Precision : uint8_t {
   // bf16 products (float32 sums) where the query is bfloat16 and all values of the cache's format are, else
   // float32: for float32 and float16 caches, and for kFp8DsMla, whose keys are products with any float.
-  // Weights are rounded to bfloat16; rows with up to 1024 keys add what that loses in a second pass, so
-  // that results are within 8e-4 or 2.01/128 relative at any length.
+  // Weights are rounded to bfloat16; rows with up to 1024 keys, where errors do not average out, add what
+  // that loses in a second pass. Errors stay below 8e-4 or 2.01/128 relative, unless a handful of many
+  // keys carries all the weight (docs/numerics.md).
   kAuto,
   // bf16 products for every cache but float32 and float16: a query of another type and the keys of
   // kFp8DsMla (exact where its scales are powers of two) are rounded once, and weights are rounded at
