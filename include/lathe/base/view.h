@@ -117,6 +117,54 @@ struct IndexView {
   }
 };
 
+// The same to be written: index lists, counts. Values go through Set, whatever the width.
+template <size_t R>
+struct MutableIndexView {
+  void* data = nullptr;
+  bool is_int64 = false;
+  int64_t extent[R] = {};
+  int64_t stride[R] = {};
+
+  constexpr MutableIndexView() noexcept = default;
+
+  template <class T,
+            class = std::enable_if_t<std::is_same_v<T, int32_t> || std::is_same_v<T, int64_t>>>
+  constexpr MutableIndexView(const View<T, R>& v) noexcept
+      : data(v.data), is_int64(sizeof(T) == sizeof(int64_t)) {
+    for (size_t i = 0; i < R; ++i) {
+      extent[i] = v.extent[i];
+      stride[i] = v.stride[i];
+    }
+  }
+
+  constexpr operator IndexView<R>() const noexcept {
+    IndexView<R> v;
+    v.data = data;
+    v.is_int64 = is_int64;
+    for (size_t i = 0; i < R; ++i) {
+      v.extent[i] = extent[i];
+      v.stride[i] = stride[i];
+    }
+    return v;
+  }
+
+  constexpr bool empty() const noexcept { return data == nullptr; }
+
+  // Element (indices...) = value, which an int32 array must be able to hold.
+  template <class... I>
+  void Set(int64_t value, I... indices) const noexcept {
+    static_assert(sizeof...(I) == R, "one index per dimension");
+    const int64_t at[R] = {static_cast<int64_t>(indices)...};
+    int64_t offset = 0;
+    for (size_t i = 0; i < R; ++i) offset += at[i] * stride[i];
+    if (is_int64) {
+      static_cast<int64_t*>(data)[offset] = value;
+    } else {
+      static_cast<int32_t*>(data)[offset] = static_cast<int32_t>(value);
+    }
+  }
+};
+
 // Memory of the caller's: plan memory, workspace.
 struct Buffer {
   void* data = nullptr;
