@@ -8,6 +8,8 @@
 #include "lathe/latent_cache.h"
 #include "lathe/merge_states.h"
 #include "lathe/mla_decode.h"
+#include "lathe/sliding_window.h"
+#include "lathe/sparse_mla.h"
 #include "lathe/version.h"
 
 #endif  // LATHE_LATHE_H_
