@@ -17,7 +17,7 @@
 #include <iterator>
 
 #include "lathe/base/arena.h"
-#include "lathe/dispatch/mla_decode_check.h"
+#include "lathe/dispatch/mla_decode_lengths.h"
 #include "lathe/dispatch/registry.h"
 
 namespace lathe {
