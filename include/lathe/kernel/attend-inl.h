@@ -2,7 +2,7 @@
 // The one attention kernel: a block of query rows against the keys of a task, on any engine.
 //
 //   pack queries once
-//   for each split:  for each tile of keys (128 or 96), one key set after the other:
+//   for each split:  for each tile of keys (96 to 256), one key set after the other:
 //        KeyCursor -> row addresses     (this tile's and, for prefetching, the next one's)
 //        RowSource -> rows the engine reads (in place, or decoded once for all query rows)
 //        Score     -> S^T [token][row]
@@ -17,14 +17,14 @@
 // One key set of a task: who sees which of its keys, where they are and how they are read.
 template <class A>
 struct SetOfKeys {
-  SetOfKeys(const AttendCall& call, const AttendTask& task, int set, typename A::Element* scratch,
-            const std::byte* zeros, KeyRange* of_rows)
+  SetOfKeys(const AttendCall& call, const AttendTask& task, int set, int64_t tile_keys,
+            typename A::Element* scratch, const std::byte* zeros, KeyRange* of_rows)
       : has_list(call.keys[set].has_indices()),
         all_see(task.keys[set]),
         any_sees(task.keys[set]),
         visible(of_rows),
-        source(call, set, scratch),
-        cursor(call, task, set, zeros) {
+        source(call, set, tile_keys, scratch),
+        cursor(call, task, set, tile_keys, zeros) {
     for (int64_t r = 0; r < task.num_rows; ++r) visible[r] = task.keys[set];
     if (set < call.num_key_sets && !has_list) FindVisible(call, task, set);
   }
@@ -61,6 +61,7 @@ class AttendBlock {
  public:
   using A = typename Engine::Arithmetic;
   using Element = typename A::Element;
+  static constexpr int64_t kTileKeys = Engine::kTileKeys;
 
   // Carves the scratch of one worker; with a counting arena, measures it.
   AttendBlock(Arena& arena, int64_t qk_dim, int64_t v_dim, int64_t max_rows)
@@ -69,6 +70,7 @@ class AttendBlock {
     const int64_t output_rows = Engine::OutputRows(max_rows);
     const int64_t padded_width = RowSource<A>::PaddedWidth(qk_dim);
     const auto take = [&arena](int64_t n) { return arena.Take<float>(static_cast<size_t>(n)); };
+    v_columns_ = detail::PartialColumns(v_dim);
     v_stride_ = detail::PartialStride(v_dim);
     s_ = take((kTileKeys + kScoreTokens) * padded_rows);
     o_[0] = take(output_rows * v_stride_);
@@ -98,8 +100,8 @@ class AttendBlock {
                 static_cast<size_t>((kTileKeys + kScoreTokens) * padded_rows_) * sizeof(float));
     const auto* zeros = reinterpret_cast<const std::byte*>(zeros_);
     SetOfKeys<A> sets[detail::kMaxKeySets] = {
-        {call, task, 0, staged_, zeros, visible_},
-        {call, task, 1, staged_, zeros, visible_ + task.num_rows}};
+        {call, task, 0, kTileKeys, staged_, zeros, visible_},
+        {call, task, 1, kTileKeys, staged_, zeros, visible_ + task.num_rows}};
     sets_ = sets;
     // The rows of a tile have not been staged yet: their place is free.
     fewest_keys_ = FewestKeys();
@@ -149,7 +151,7 @@ class AttendBlock {
   void FoldSplit() {
     for (int64_t r = 0; r < task_->num_rows; ++r) {
       RowState acc{o_[0] + r * v_stride_, m_[0][r], l_[0][r]};
-      FoldRow(acc, {o_[1] + r * v_stride_, m_[1][r], l_[1][r]}, v_stride_);
+      FoldRow(acc, {o_[1] + r * v_stride_, m_[1][r], l_[1][r]}, v_columns_);
       m_[0][r] = acc.m;
       l_[0][r] = acc.l;
     }
@@ -235,8 +237,10 @@ class AttendBlock {
   void ScaleOutput(float* o, float factor) const {
     if (factor == 1.0f) return;
     const F32 d;
-    for (int64_t i = 0; i < task_->num_rows * v_stride_; i += kLanes) {
-      hn::Store(hn::Mul(hn::Load(d, o + i), hn::Set(d, factor)), d, o + i);
+    for (int64_t r = 0; r < task_->num_rows; ++r, o += v_stride_) {
+      for (int64_t c = 0; c < v_columns_; c += kLanes) {
+        hn::Store(hn::Mul(hn::Load(d, o + c), hn::Set(d, factor)), d, o + c);
+      }
     }
   }
 
@@ -259,10 +263,10 @@ class AttendBlock {
     const auto* p = reinterpret_cast<const uint32_t*>(s_);
     const DType type = set.source.value_type();
     const int64_t isolated = seen_by_all ? 0 : IsolateNonFinite(type, tile);
-    engine_.Accumulate(type, carry, tile, tokens, v_stride_, p, padded_rows_, o, v_stride_,
+    engine_.Accumulate(type, carry, tile, tokens, v_columns_, p, padded_rows_, o, v_stride_,
                        state.alpha);
     if (residual != nullptr) {
-      engine_.Accumulate(type, Carry::kKeep, tile, tokens, v_stride_, residual, padded_rows_, o,
+      engine_.Accumulate(type, Carry::kKeep, tile, tokens, v_columns_, residual, padded_rows_, o,
                          v_stride_, state.alpha);
     }
     if (isolated > 0) AddIsolated(type, isolated, p, o);
@@ -307,7 +311,7 @@ class AttendBlock {
   bool IsFinite(const Stored* row) const {
     const F32 d;
     VF acc = hn::Zero(d);
-    for (int64_t c = 0; c < v_stride_; c += kLanes) {
+    for (int64_t c = 0; c < v_columns_; c += kLanes) {
       const VF v = LoadFloats(row + c);
       acc = hn::Add(acc, hn::Sub(v, v));  // 0 where finite, else NaN
     }
@@ -339,6 +343,7 @@ class AttendBlock {
   const AttendCall* call_ = nullptr;
   const AttendTask* task_ = nullptr;
   int64_t padded_rows_ = 0;
+  int64_t v_columns_ = 0;
   int64_t v_stride_ = 0;
   int64_t fewest_keys_ = 0;
   float* s_;  // S^T, then P in place

@@ -3,6 +3,7 @@
 // of an engine:
 //
 //   Arithmetic                    element type, weights, column order of O
+//   kTileKeys                     keys of a tile, at most kMaxTileKeys
 //   Session                       an object of it exists while Score and Accumulate are called
 //   PaddedRows, OutputRows        rows that S, P and the softmax state, and that O have room for
 //   (arena, ...)                  carves its scratch, or counts it
@@ -17,6 +18,7 @@ class RegisterEngine {
  public:
   using Arithmetic = A;
   using Element = typename A::Element;
+  static constexpr int64_t kTileKeys = kRegisterTileKeys;
   struct Session {};
 
   // Every row group ends inside.

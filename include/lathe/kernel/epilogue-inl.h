@@ -75,7 +75,7 @@ void FinishRow(const AttendCall& call, const AttendTask& task, int64_t r, const 
     const double sink = static_cast<double>(call.attn_sink.data[head * call.attn_sink.stride[0]]);
     factor /= 1.0 + std::exp(sink - lse2 * kLn2);
   }
-  const int64_t v_columns = detail::PartialStride(call.v_dim);
+  const int64_t v_columns = detail::PartialColumns(call.v_dim);
   ScaleRow<A>(row.o, static_cast<float>(factor), v_columns, natural);
   if (call.out_rope.is_given()) {
     RopeRow(call.out_rope, PositionOf(call, task, i), call.v_dim, natural);
@@ -104,6 +104,7 @@ LATHE_INLINE Partial PartialAt(float* base, int64_t num_rows, int64_t v_stride) 
 template <class A>
 void Fold(const AttendCall& call, const detail::FoldTask& fold) {
   const detail::AttendTask& task = fold.task;
+  const int64_t v_columns = detail::PartialColumns(call.v_dim);
   const int64_t v_stride = detail::PartialStride(call.v_dim);
   const int64_t partial_floats = detail::PartialFloats(task.num_rows, call.v_dim);
   float* base = call.partials + task.partial;
@@ -112,7 +113,7 @@ void Fold(const AttendCall& call, const detail::FoldTask& fold) {
     RowState acc = first.Row(r, v_stride);
     for (int64_t i = 1; i < task.num_splits; ++i) {
       const Partial next = PartialAt(base + i * partial_floats, task.num_rows, v_stride);
-      FoldRow(acc, next.Row(r, v_stride), v_stride);
+      FoldRow(acc, next.Row(r, v_stride), v_columns);
     }
     // The second partial's row has been folded: its place serves as scratch.
     float* scratch = PartialAt(base + partial_floats, task.num_rows, v_stride).o;

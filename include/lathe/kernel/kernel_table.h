@@ -97,8 +97,10 @@ LATHE_INLINE KeyRange SplitKeysOf(const AttendTask& task, int64_t split, int set
 }
 
 // A partial result of n rows: O [n][v_stride], then m [n], then l [n], float32. O is unnormalised,
-// m the row maximum (exp2 domain), l the sum.
-constexpr int64_t PartialStride(int64_t v_dim) { return (v_dim + 63) / 64 * 64; }
+// m the row maximum (exp2 domain), l the sum. Rows of O have whole vectors, and lie a line further apart: at
+// 2048 bytes the rows of a tile would all fall into two sets of L1.
+constexpr int64_t PartialColumns(int64_t v_dim) { return (v_dim + 63) / 64 * 64; }
+constexpr int64_t PartialStride(int64_t v_dim) { return PartialColumns(v_dim) + 16; }
 constexpr int64_t PartialFloats(int64_t num_rows, int64_t v_dim) {
   return (num_rows * (PartialStride(v_dim) + 2) + 15) / 16 * 16;
 }

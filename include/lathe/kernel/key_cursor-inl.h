@@ -4,9 +4,9 @@
 
 struct KeyTile {
   // Rows past `count` point to zeros, as far as the kernels read ahead.
-  const std::byte* rows[kTileKeys + kScoreTokens];
-  const std::byte* sides[kTileKeys];  // of formats whose pages have a second part
-  int64_t begin = 0;                  // number, or entry of the list, of the first key
+  const std::byte* rows[kMaxTileKeys + kScoreTokens];
+  const std::byte* sides[kMaxTileKeys];  // of formats whose pages have a second part
+  int64_t begin = 0;                     // number, or entry of the list, of the first key
   int64_t count = 0;
   int set = 0;  // which of the task's
   int64_t record_bytes = 0;
@@ -21,8 +21,9 @@ struct KeyTile {
 
 class KeyCursor {
  public:
-  KeyCursor(const AttendCall& call, const AttendTask& task, int set, const std::byte* zeros)
-      : keys_(call.keys[set]), set_(set), seq_(task.seq), zeros_(zeros) {
+  KeyCursor(const AttendCall& call, const AttendTask& task, int set, int64_t tile_keys,
+            const std::byte* zeros)
+      : keys_(call.keys[set]), set_(set), seq_(task.seq), tile_keys_(tile_keys), zeros_(zeros) {
     record_bytes_ = RecordBytes(keys_.cache.format, call.qk_dim);
     side_bytes_ = SideBytes(keys_.cache.format);
     has_list_ = keys_.has_indices();
@@ -42,14 +43,14 @@ class KeyCursor {
     end_ = end;
   }
 
-  // The next up to kTileKeys live keys; count 0 when there are none left.
+  // The next up to tile_keys live keys; count 0 when there are none left.
   void Next(KeyTile& tile) {
     tile.set = set_;
     tile.record_bytes = record_bytes_;
     tile.side_bytes = side_bytes_;
     tile.begin = at_;
     tile.count = has_list_ ? NextOfList(tile) : NextOfRange(tile);
-    for (int64_t t = tile.count; t < kTileKeys + kScoreTokens; ++t) tile.rows[t] = zeros_;
+    for (int64_t t = tile.count; t < tile_keys_ + kScoreTokens; ++t) tile.rows[t] = zeros_;
   }
 
  private:
@@ -67,7 +68,7 @@ class KeyCursor {
   int64_t NextOfRange(KeyTile& tile) {
     const int64_t block_size = keys_.cache.block_size;
     const int64_t left = end_ - at_;
-    const int64_t count = left < kTileKeys ? left : kTileKeys;
+    const int64_t count = left < tile_keys_ ? left : tile_keys_;
     int64_t page = at_ / block_size;
     int64_t slot = at_ % block_size;
     for (int64_t t = 0; t < count; ++page, slot = 0) {
@@ -81,7 +82,7 @@ class KeyCursor {
   int64_t NextOfList(KeyTile& tile) {
     const int64_t block_size = keys_.cache.block_size;
     int64_t count = 0;
-    for (; at_ < end_ && count < kTileKeys; ++at_) {
+    for (; at_ < end_ && count < tile_keys_; ++at_) {
       const int64_t index = keys_.indices(list_row_, at_);
       if (index < 0 || index >= limit_) continue;
       const int64_t page = index / block_size;
@@ -94,6 +95,7 @@ class KeyCursor {
   const KeySet& keys_;
   int set_;
   int64_t seq_;
+  int64_t tile_keys_;
   const std::byte* zeros_;
   int64_t record_bytes_ = 0;
   int64_t side_bytes_ = 0;

@@ -29,9 +29,9 @@ class RowSource {
 
   static int64_t PaddedWidth(int64_t qk_dim) { return RoundUp(qk_dim, kColumns); }
 
-  // `scratch`: kTileKeys rows of padded width, which the sources of a task's sets may share. These must agree on
+  // `scratch`: tile_keys rows of padded width, which the sources of a task's sets may share. These must agree on
   // whether the engine sees padding.
-  RowSource(const AttendCall& call, int set, Element* scratch)
+  RowSource(const AttendCall& call, int set, int64_t tile_keys, Element* scratch)
       : width_(call.qk_dim), padded_(PaddedWidth(call.qk_dim)), scratch_(scratch) {
     const bool has_whole_vectors = call.qk_dim % kInPlaceColumns == 0 &&
                                    call.v_dim % kColumns == 0 &&
@@ -49,7 +49,7 @@ class RowSource {
       decode_ = DecodeRowBytes<Format, Element>;
     });
     if (values_in_place_) return;
-    for (int64_t t = 0; t < kTileKeys; ++t) {
+    for (int64_t t = 0; t < tile_keys; ++t) {
       for (int64_t c = width_; c < padded_; ++c) scratch_[t * padded_ + c] = Element{};
     }
   }
