@@ -9,6 +9,8 @@
 #include "lathe/merge_states.h"
 #include "lathe/mla_decode.h"
 #include "lathe/query_prep.h"
+#include "lathe/sliding_window.h"
+#include "lathe/sparse_mla.h"
 #include "lathe/version.h"
 
 #endif  // LATHE_LATHE_H_

@@ -9,8 +9,10 @@
 
 #include "lathe/base/keys.h"
 #include "lathe/base/lse.h"
+#include "lathe/base/rope.h"
 #include "lathe/base/types.h"
 #include "lathe/base/view.h"
+#include "lathe/kernel/visibility.h"
 #include "lathe/latent_cache.h"
 #include "lathe/merge_states.h"
 #include "lathe/query_prep.h"
@@ -25,6 +27,9 @@ constexpr int64_t kSplitUnit = 128;
 constexpr int64_t kMaxBlockRows = 128;
 constexpr int64_t kRowGroup = 32;
 
+// KeySets that a row's one softmax runs over.
+constexpr int kMaxKeySets = 2;
+
 // Which element type the products take.
 enum class Engine : uint8_t { kFloat32, kBFloat16 };
 constexpr size_t kNumEngines = 2;
@@ -34,17 +39,22 @@ struct AttendCall {
   int64_t num_heads = 0;
   int64_t qk_dim = 0;  // D, columns of a key row
   int64_t v_dim = 0;   // Dv, columns of the value
-  float scale_log2 =
-      0.0f;  // softmax_scale * log2(e) * tensor scale: scores live in the exp2 domain
-  float value_scale = 1.0f;  // tensor scale of the cache, put on the output
   bool causal = true;
   int64_t residual_keys = 0;  // rows with at most so many keys get back what rounding takes of P
 
   In<3> q_nope = {};  // [T, H, D], or [T, H, kv_lora_rank] with
   In<3> q_pe = {};    // [T, H, qk_rope_head_dim]
-  KeySet keys = {};
+  KeySet keys[kMaxKeySets] = {};
+  int num_key_sets = 1;
+  bool is_per_token = false;  // a task's rows belong to one token: some set is an index list
+  float scale_log2[kMaxKeySets] = {};  // softmax_scale * log2(e) * tensor scale: scores live in the
+                                       // exp2 domain
+  float value_scale[kMaxKeySets] = {1.0f, 1.0f};  // tensor scales
+  float out_scale = 1.0f;  // the value scale that accumulated rows still lack
 
   View<const float, 1> attn_sink = {};
+  Rope out_rope = {};
+  IndexView<1> positions = {};  // [T], or of tokens at the end of keys[0].seq_lens
   Out<3> out = {};
   View<float, 2> lse = {};
   LsePolicy lse_policy = {};
@@ -54,22 +64,38 @@ struct AttendCall {
 
 // Rows [row_begin, row_begin + num_rows) of one sequence's q_len * H query rows (token-major: row r is
 // head r % H of query r / H) against `num_splits` consecutive key splits. A split is `split_keys` keys of
-// the sequence's range [key_begin, key_end): positions, or entries of an index list (then all rows
-// belong to one token).
+// the ranges `keys`, one of each set, laid end to end: keys of the sequence, or entries of an index
+// list (then all rows belong to one token).
 struct AttendTask {
   int64_t seq = 0;
   int64_t token_begin = 0;  // first query row of the sequence, in [0, T)
   int64_t q_len = 0;
   int64_t row_begin = 0;
   int64_t num_rows = 0;
-  int64_t key_begin = 0;
-  int64_t key_end = 0;
+  KeyRange keys[kMaxKeySets] = {};
   int64_t split_keys = 0;
   int64_t first_split = 0;
   int64_t num_splits = 0;
   int64_t partial = -1;  // where in AttendCall::partials to store the result, or -1: all splits are
                          // here, write out and lse
 };
+
+LATHE_INLINE int64_t NumKeys(const KeyRange (&keys)[kMaxKeySets]) {
+  int64_t num_keys = 0;
+  for (const KeyRange& range : keys) num_keys += NumKeys(range);
+  return num_keys;
+}
+
+// The keys of one set that lie in a split; empty when none do.
+LATHE_INLINE KeyRange SplitKeysOf(const AttendTask& task, int64_t split, int set) {
+  int64_t before = 0;
+  for (int i = 0; i < set; ++i) before += NumKeys(task.keys[i]);
+  const int64_t begin = split * task.split_keys - before;
+  const int64_t end = begin + task.split_keys;
+  const int64_t num_keys = NumKeys(task.keys[set]);
+  const int64_t first = task.keys[set].begin;
+  return {first + (begin > 0 ? begin : 0), first + (end < num_keys ? end : num_keys)};
+}
 
 // A partial result of n rows: O [n][v_stride], then m [n], then l [n], float32. O is unnormalised,
 // m the row maximum (exp2 domain), l the sum.

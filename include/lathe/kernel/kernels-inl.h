@@ -87,7 +87,7 @@ constexpr int64_t kMaxRegisterRows = 8;
 template <class Tile>
 void AttendOnTiles(const AttendCall& call, const AttendTask& task, void* scratch) {
 #if HWY_NATIVE_DOT_BF16
-  const int64_t rows = call.keys.has_indices() ? call.num_heads : task.q_len * call.num_heads;
+  const int64_t rows = (call.is_per_token ? 1 : task.q_len) * call.num_heads;
   if (rows <= kMaxRegisterRows) {
     return Attend<RegisterEngine<BFloat16Arithmetic>>(call, task, scratch);
   }

@@ -29,11 +29,14 @@ class RowSource {
 
   static int64_t PaddedWidth(int64_t qk_dim) { return RoundUp(qk_dim, kColumns); }
 
-  // `scratch`: kTileKeys rows of padded width.
-  RowSource(const AttendCall& call, Element* scratch)
+  // `scratch`: kTileKeys rows of padded width, which the sources of a task's sets may share. These must agree on
+  // whether the engine sees padding.
+  RowSource(const AttendCall& call, int set, Element* scratch)
       : width_(call.qk_dim), padded_(PaddedWidth(call.qk_dim)), scratch_(scratch) {
-    const bool has_whole_vectors = call.qk_dim % kInPlaceColumns == 0 && call.v_dim % kColumns == 0;
-    VisitFormat(call.keys.cache.format, [this, has_whole_vectors](auto tag) {
+    const bool has_whole_vectors = call.qk_dim % kInPlaceColumns == 0 &&
+                                   call.v_dim % kColumns == 0 &&
+                                   (call.num_key_sets == 1 || width_ == padded_);
+    VisitFormat(call.keys[set].cache.format, [this, has_whole_vectors](auto tag) {
       using Format = typename decltype(tag)::Type;
       using Stored = typename Format::Element;
       if constexpr (A::template ReadsValues<Stored>()) {
@@ -44,8 +47,6 @@ class RowSource {
         }
       }
       decode_ = DecodeRowBytes<Format, Element>;
-      record_bytes_ = Format::RecordBytes(width_);
-      has_sides_ = Format::kSideBytes > 0;
     });
     if (values_in_place_) return;
     for (int64_t t = 0; t < kTileKeys; ++t) {
@@ -65,8 +66,7 @@ class RowSource {
   void Load(KeyTile& tile, const KeyTile& next) const {
     if (values_in_place_) return;
     for (int64_t t = 0; t < tile.count; ++t) {
-      if (t < next.count) Prefetch(next.rows[t]);
-      if (has_sides_ && t < next.count) PrefetchToL2(next.sides[t]);
+      next.Prefetch(t);
       tile.rows[t] = Decode(tile.rows[t], tile.sides[t], t);
     }
   }
@@ -76,17 +76,13 @@ class RowSource {
                                    const std::byte** to) const {
     if (keys_in_place_ || !values_in_place_) return tile.rows + t;
     for (int64_t i = 0; i < n; ++i) {
-      if (t + i < next.count) Prefetch(next.rows[t + i]);
+      next.Prefetch(t + i);
       to[i] = t + i < tile.count ? Decode(tile.rows[t + i], nullptr, i) : tile.rows[t + i];
     }
     return to;
   }
 
  private:
-  void Prefetch(const std::byte* record) const {
-    for (int64_t at = 0; at < record_bytes_; at += 64) PrefetchToL2(record + at);
-  }
-
   const std::byte* Decode(const std::byte* record, const std::byte* side, int64_t row) const {
     auto* to = reinterpret_cast<std::byte*>(scratch_ + row * padded_);
     decode_(record, side, width_, to);
@@ -100,6 +96,4 @@ class RowSource {
   bool keys_in_place_ = false;
   DType value_type_ = kDTypeOf<Element>;
   DecodeRowFn decode_ = nullptr;
-  int64_t record_bytes_ = 0;
-  bool has_sides_ = false;
 };

@@ -52,6 +52,29 @@ inline std::vector<double> DecodeRow(const PagedCache& cache, int64_t block, int
   return row;
 }
 
+// Pair p of the rotated columns of a row, (a, b), becomes (a + ib) * (cos + i sin) (Rope, base/rope.h).
+inline void Rotate(const Rope& rope, int64_t position, double* row, int64_t width) {
+  const int64_t dim = rope.dim();
+  double* first = rope.leading ? row : row + width - dim;
+  const auto angle = [position](const In<2>& table, int64_t p) {
+    In<3> at;
+    at.data = table.data;
+    at.dtype = table.dtype;
+    at.stride[1] = table.stride[0];
+    at.stride[2] = table.stride[1];
+    return At(at, 0, position, p);
+  };
+  for (int64_t p = 0; p < dim / 2; ++p) {
+    double& a = rope.interleaved ? first[2 * p] : first[p];
+    double& b = rope.interleaved ? first[2 * p + 1] : first[p + dim / 2];
+    const double cos = angle(rope.cos, p);
+    const double sin = rope.inverse ? -angle(rope.sin, p) : angle(rope.sin, p);
+    const double rotated = a * cos - b * sin;
+    b = b * cos + a * sin;
+    a = rotated;
+  }
+}
+
 // T rows of H heads: out [T, H, Dv] and the natural, sink-less lse [T, H]; an empty row is 0 and -inf.
 struct AttentionResult {
   std::vector<double> out;
@@ -67,19 +90,23 @@ inline std::vector<std::vector<double>> VisibleRows(const MlaShape& shape,
   const int64_t block_size = keys.cache.block_size;
   const bool is_physical = keys.has_indices() && keys.index_space == IndexSpace::kPhysical;
 
-  // Positions [first, last) by length, causality and window (SEMANTICS: bottom-right, W keys with itself).
+  // Keys [first, last) by length, causality and window (bottom-right, a window counts the query's own). Key j
+  // is there for a query at `position` when its last token, (j + 1) * ratio - 1, is.
   int64_t first = 0, last = 0;
   if (!is_physical) {
-    const int64_t seq_len = keys.seq_lens(b);
-    last = options.causal ? seq_len - q_len + i + 1 : seq_len;
-    if (!keys.row_kv_lens.empty()) last = keys.row_kv_lens(token);
-    if (last > seq_len) last = seq_len;
-    if (last < 0) last = 0;
-    if (keys.window > 0 && last - keys.window > 0) first = last - keys.window;
+    const int64_t seq_len = keys.seq_lens(b), ratio = keys.compress_ratio;
+    const int64_t position = options.causal ? seq_len - q_len + i : seq_len - 1;
+    const auto is_there = [ratio](int64_t j, int64_t at) { return (j + 1) * ratio - 1 <= at; };
+    while (is_there(last, keys.row_kv_lens.empty() ? position : seq_len - 1) &&
+           (keys.row_kv_lens.empty() || last < keys.row_kv_lens(token))) {
+      ++last;
+    }
+    while (last - first > keys.window) ++first;
   }
-  const auto row_at = [&](int64_t position) {
-    return DecodeRow(keys.cache, keys.block_table(b, position / block_size), position % block_size,
-                     width);
+  const auto row_at = [&](int64_t key) {
+    const int64_t page = key / block_size;
+    const int64_t column = keys.wraps ? page % keys.block_table.extent[1] : page;
+    return DecodeRow(keys.cache, keys.block_table(b, column), key % block_size, width);
   };
 
   std::vector<std::vector<double>> rows;
@@ -145,8 +172,12 @@ inline AttentionResult MlaDecode(const MlaShape& shape, const MlaDecodeOptions& 
     const int64_t begin = is_ragged ? args.query_start_loc(b) : b;
     const int64_t end = is_ragged ? args.query_start_loc(b + 1) : b + 1;
     for (int64_t token = begin; token < end; ++token) {
-      const auto rows =
-          VisibleRows(shape, options, args.keys, b, end - begin, token - begin, token);
+      auto rows = VisibleRows(shape, options, args.keys, b, end - begin, token - begin, token);
+      if (args.extra_keys.is_given()) {
+        const auto extra =
+            VisibleRows(shape, options, args.extra_keys, b, end - begin, token - begin, token);
+        rows.insert(rows.end(), extra.begin(), extra.end());
+      }
       for (int64_t head = 0; head < num_heads; ++head) {
         std::vector<double> q(static_cast<size_t>(width));
         for (int64_t c = 0; c < width; ++c) {
@@ -164,6 +195,10 @@ inline AttentionResult MlaDecode(const MlaShape& shape, const MlaDecodeOptions& 
         AttendRow(q, rows, options.softmax_scale, static_cast<size_t>(v_dim),
                   args.attn_sink.empty() ? nullptr : &sink,
                   &result.out[at * static_cast<size_t>(v_dim)], &result.lse[at]);
+        if (!args.out_rope.is_given() || rows.empty()) continue;
+        const int64_t position =
+            args.positions.empty() ? args.keys.seq_lens(b) - (end - token) : args.positions(token);
+        Rotate(args.out_rope, position, &result.out[at * static_cast<size_t>(v_dim)], v_dim);
       }
     }
   }
