@@ -15,6 +15,7 @@
 #include "lathe/kernel/visibility.h"
 #include "lathe/latent_cache.h"
 #include "lathe/merge_states.h"
+#include "lathe/query_prep.h"
 
 namespace lathe {
 namespace detail {
@@ -130,6 +131,8 @@ struct KernelTable {
                         int64_t token_end) = nullptr;
   void (*gather_latents)(const LatentGatherArgs&, const GatherTask&) = nullptr;
   void (*merge)(const MergeStatesArgs&, int64_t row_begin, int64_t row_end) = nullptr;  // of T * H
+  void (*prepare_queries)(const QueryPrepArgs&, const QueryPrepOptions&, int64_t row_begin,
+                          int64_t row_end) = nullptr;  // of T * H
 };
 
 }  // namespace detail
