@@ -11,10 +11,22 @@ namespace lathe {
 namespace detail {
 namespace LATHE_ABI {
 
-// An integer array to be written: no two elements at one address.
+// An array to be written: no two elements at one address. The strides of a list without places are free.
+template <class T, size_t R>
+Status CheckTopkOutput(const char* name, const View<T, R>& v, const int64_t (&expected)[R]) {
+  bool has_elements = true;
+  for (const int64_t extent : v.extent) has_elements = has_elements && extent != 0;
+  if (has_elements) return CheckFloats(name, v, expected);
+  LATHE_RETURN_IF_REFUSED(CheckSpan(name, v.extent, v.stride, R, sizeof(T)));
+  for (size_t i = 0; i < R; ++i) {
+    LATHE_RETURN_IF_REFUSED(CheckExtent(name, static_cast<int64_t>(i), v.extent[i], expected[i]));
+  }
+  return OkStatus();
+}
+
 template <size_t R>
-Status CheckOutputIndices(const char* name, const MutableIndexView<R>& v,
-                          const int64_t (&expected)[R]) {
+Status CheckTopkOutput(const char* name, const MutableIndexView<R>& v,
+                       const int64_t (&expected)[R]) {
   const auto check = [&](auto* data) {
     View<std::remove_pointer_t<decltype(data)>, R> typed;
     typed.data = data;
@@ -22,7 +34,7 @@ Status CheckOutputIndices(const char* name, const MutableIndexView<R>& v,
       typed.extent[i] = v.extent[i];
       typed.stride[i] = v.stride[i];
     }
-    return CheckFloats(name, typed, expected);
+    return CheckTopkOutput(name, typed, expected);
   };
   return v.is_int64 ? check(static_cast<int64_t*>(v.data)) : check(static_cast<int32_t*>(v.data));
 }
@@ -78,15 +90,15 @@ inline Status CheckTopkOutputs(const TopkArgs& args, const TopkOptions& options)
         .Is(width)
         .Must("be at least k * pool_size + append_newest =", least);
   }
-  LATHE_RETURN_IF_REFUSED(CheckOutputIndices("indices", args.indices, {num_rows, width}));
+  LATHE_RETURN_IF_REFUSED(CheckTopkOutput("indices", args.indices, {num_rows, width}));
   if (IsGiven(args.counts)) {
-    LATHE_RETURN_IF_REFUSED(CheckOutputIndices("counts", args.counts, {num_rows}));
+    LATHE_RETURN_IF_REFUSED(CheckTopkOutput("counts", args.counts, {num_rows}));
     if (!args.counts.is_int64 && TopkWidth(options) > INT32_MAX) {
       return Invalid("counts").Must("be int64 to hold", TopkWidth(options));
     }
   }
   if (IsGiven(args.values)) {
-    LATHE_RETURN_IF_REFUSED(CheckFloats("values", args.values, {num_rows, width}));
+    LATHE_RETURN_IF_REFUSED(CheckTopkOutput("values", args.values, {num_rows, width}));
   }
   return OkStatus();
 }
