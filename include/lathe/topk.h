@@ -91,8 +91,8 @@ size_t TopkWorkspaceBytes(const TopkLimits& limits) noexcept;
 // Selects the k best of every row's n columns: by score, equal scores by the lower index; +0 and -0 are
 // equal, all NaN are equal and below every number, -inf is a number. n <= k: all of them, without looking
 // at scores. The result is unique, so it is the same for any executor, target and company in the batch.
-// O(columns) expected, and no worse than some 100 times the time of reading them; rows run side by side,
-// and the workers share each row where there are fewer rows than workers. Workspace: any alignment,
+// O(columns + k log(columns)), and in the worst order of scores some 20 times as long as in a random one
+// (measured, Zen 4); rows run side by side, and workers share each long row where there are fewer rows. Workspace: any alignment,
 // TopkWorkspaceBytes({L, k, executor.num_workers}) bytes, one call at a time; no allocation, no lock,
 // no exception.
 // Refuses, before anything is written: negative numbers, null data, extents that differ, strides that let

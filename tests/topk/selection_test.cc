@@ -2,6 +2,9 @@
 // Which columns top-k selects: exactly the best, ties to the lower index, NaN last.
 #include <sys/mman.h>
 #include <unistd.h>
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
 
 #include <algorithm>
 #include <catch2/catch_message.hpp>
@@ -207,6 +210,40 @@ TEST_CASE("few different scores, all special ones among them", "[topk]") {
     }
   }
 }
+
+#if defined(__SSE2__)
+// Sets denormals-are-zero and flush-to-zero while it lives.
+class FlushedDenormals {
+ public:
+  FlushedDenormals() : saved_(_mm_getcsr()) { _mm_setcsr(saved_ | 0x8040u); }
+  FlushedDenormals(const FlushedDenormals&) = delete;
+  FlushedDenormals& operator=(const FlushedDenormals&) = delete;
+  ~FlushedDenormals() { _mm_setcsr(saved_); }
+
+ private:
+  unsigned saved_;
+};
+
+TEST_CASE("subnormal scores are told apart where the caller flushes them", "[topk]") {
+  const Target target = LATHE_GENERATE_TARGET();
+  for (const int64_t n : {3000, 50000}) {
+    CAPTURE(Name(target), n);
+    TopkProblem<> problem(1, n, 700);
+    problem.options.target = target;
+    Random random(static_cast<uint64_t>(n));
+    for (float& x : problem.scores) {
+      const uint32_t bits = static_cast<uint32_t>(random.Below(1 << 23)) |
+                            static_cast<uint32_t>(random.Below(2)) << 31;
+      std::memcpy(&x, &bits, sizeof(bits));
+    }
+    {
+      const FlushedDenormals flushed;
+      problem.Run();
+    }
+    problem.RequireReference();
+  }
+}
+#endif
 
 TEST_CASE("orders that are bad for sampling and for running thresholds", "[topk]") {
   const Target target = LATHE_GENERATE_TARGET();

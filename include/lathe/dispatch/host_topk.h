@@ -16,8 +16,8 @@ namespace lathe {
 namespace detail {
 namespace LATHE_ABI {
 
-// Columns of a part at least: some 2 us of one worker's, the time that it takes to involve another.
-constexpr int64_t kLeastTopkPart = 8192;
+// Columns of a part at least: some 3 us to read. Each part also takes a guess of its own, 2 us.
+constexpr int64_t kLeastTopkPart = 32768;
 
 // Parts that each of `num_rows` rows is cut into; they have no influence on results. For all rows at most
 // 3 * workers: less than 2 * workers + num_rows, and one where rows are as many as workers.

@@ -176,30 +176,54 @@ inline void AddAll(const float* scores, int64_t n, int64_t base_index, TopkCandi
   }
 }
 
-// Adds the scores that reach `floor`, which is not kNoFloor. Under denormals-are-zero the comparison lets
-// a few more pass, never fewer: it keeps its order, and keys decide in the end.
+// Bit i of `bits` says whether score i reaches `least`, for n scores rounded down to whole words of 64;
+// returns that number. Bits rather than compressed stores: most vectors have nothing to store, and a store
+// to an odd address in each of them takes longer than the scores.
+inline int64_t MarkReaching(const float* scores, int64_t n, float least, uint8_t* bits) {
+  const F32 d;
+  const VF least_of_all = hn::Set(d, least);
+  const int64_t end = n / 64 * 64;
+  for (int64_t i = 0; i < end; i += (std::max)(kLanes, int64_t{8})) {
+    if constexpr (kLanes >= 8) {
+      hn::StoreMaskBits(d, hn::Ge(hn::LoadU(d, scores + i), least_of_all), bits + i / 8);
+    } else {
+      uint8_t byte = 0;
+      for (int64_t j = 0; j < 8; j += kLanes) {
+        uint8_t part;
+        hn::StoreMaskBits(d, hn::Ge(hn::LoadU(d, scores + i + j), least_of_all), &part);
+        byte = static_cast<uint8_t>(byte | part << j);
+      }
+      bits[i / 8] = byte;
+    }
+  }
+  return end;
+}
+
+// Adds those of at most kTopkChunk scores that reach `floor`, which is not kNoFloor. Under
+// denormals-are-zero the comparison lets a few more pass, never fewer: it keeps its order, and keys decide
+// in the end.
 inline void AddReaching(const float* scores, int64_t n, int64_t base_index, int32_t floor,
                         TopkCandidates* c) {
-  const I32 d;
+  HWY_ALIGN uint8_t bits[detail::kTopkChunk / 8];
   const float least = ScoreOfKey(floor);
-  const VF least_of_all = hn::Set(F32(), least);
+  const int64_t marked = MarkReaching(scores, n, least, bits);
+  const auto base = static_cast<int32_t>(base_index);
   const int64_t begin = c->count;
-  int64_t count = begin;
-  VI index = hn::Iota(d, static_cast<int32_t>(base_index));
-  const VI step = hn::Set(d, static_cast<int32_t>(kLanes));
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    const auto reaches = hn::RebindMask(d, hn::Ge(hn::LoadU(F32(), scores + i), least_of_all));
-    hn::StoreU(hn::Compress(index, reaches), d, c->indices + count);
-    count += static_cast<int64_t>(hn::CountTrue(d, reaches));
-    index = hn::Add(index, step);
+  int32_t* to = c->indices + begin;
+  for (int64_t i = 0; i < marked; i += 64) {
+    uint64_t word;
+    std::memcpy(&word, bits + i / 8, sizeof(word));
+    for (; word != 0; word &= word - 1) {
+      const auto bit = static_cast<int32_t>(hwy::Num0BitsBelowLS1Bit_Nonzero64(word));
+      *to++ = base + static_cast<int32_t>(i) + bit;
+    }
   }
-  for (; i < n; ++i) {
-    c->indices[count] = static_cast<int32_t>(base_index + i);
-    count += scores[i] >= least ? 1 : 0;
+  for (int64_t i = marked; i < n; ++i) {
+    *to = base + static_cast<int32_t>(i);
+    to += scores[i] >= least ? 1 : 0;
   }
-  for (int64_t j = begin; j < count; ++j) c->keys[j] = ScoreKey(scores[c->indices[j] - base_index]);
-  c->count = count;
+  c->count = to - c->indices;
+  for (int64_t j = begin; j < c->count; ++j) c->keys[j] = ScoreKey(scores[c->indices[j] - base]);
 }
 
 // Adds to `c` the candidates among n scores; the first one has the index `base_index`, which is above all

@@ -60,11 +60,11 @@ struct TopkCandidates {
   int64_t capacity = 0;
 };
 
-// Scores that are looked at before candidates are thinned out, and those a sample may have.
+// Scores that are looked at between two looks at the room for candidates, and that a sample may have.
 constexpr int64_t kTopkChunk = 4096;
 
-// Candidates that selecting k of n needs room for. The more, the fewer times they are thinned out; at 3 k,
-// and two chunks for a small k, a row in ascending order takes three times as long as one of k * 64 columns.
+// Candidates that selecting k of n needs room for. The more, the fewer times they are thinned out; with
+// 3 k and two chunks, 2 ns a score where all of them pass (Zen 4, 131072 ascending scores and no guess).
 constexpr int64_t TopkCapacity(int64_t n, int64_t k) {
   const int64_t most = 3 * k + 2 * kTopkChunk;
   return n < most ? n : most;
