@@ -47,7 +47,7 @@ TEST_CASE("pools of four and an unscored tail: a list of 2048 + 3", "[topk]") {
   for (int64_t tail = 0; tail < 4; ++tail) {
     for (const size_t threads : {1u, 3u}) {
       CAPTURE(Name(target), tail, threads);
-      constexpr int64_t kPools = 20000;
+      constexpr int64_t kPools = 70000;
       TopkProblem<> problem(1, kPools, 512, 2051);
       problem.options.target = target;
       problem.FillNormal(4);
@@ -170,7 +170,7 @@ TEST_CASE("block ids past a row's positions are not read", "[topk]") {
 TEMPLATE_TEST_CASE("any strides, and nothing between the elements is written", "[topk]", int32_t,
                    int64_t) {
   const Target target = LATHE_GENERATE_TARGET();
-  for (const int64_t n : {50, 30000}) {
+  for (const int64_t n : {50, 70000}) {
     CAPTURE(Name(target), n);
     TopkProblem<> packed(3, n, 40, 45);
     packed.options.target = target;
@@ -240,7 +240,7 @@ TEMPLATE_TEST_CASE("random lists of every kind", "[topk]", int32_t, int64_t) {
   Random random(sizeof(TestType));
   for (int round = 0; round < 300; ++round) {
     const int64_t rows = 1 + random.Below(4);
-    const int64_t columns = round % 10 == 0 ? 20000 + random.Below(20000) : random.Below(700);
+    const int64_t columns = round % 10 == 0 ? 50000 + random.Below(50000) : random.Below(700);
     const int64_t k = random.Below(round % 3 == 0 ? 600 : 40), pool = 1 + random.Below(5);
     const int64_t append = random.Below(2) * random.Below(12);
     TopkProblem<TestType> problem(rows, columns, k, k * pool + append + random.Below(3));

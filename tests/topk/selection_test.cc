@@ -279,7 +279,7 @@ TEST_CASE("nothing outside of a row's columns is read", "[topk]") {
     for (const bool at_front : {false, true}) {
       for (const size_t threads : {1u, 3u}) {
         CAPTURE(Name(target), n, at_front, threads);
-        constexpr int64_t kStart = 77, kAfter = 30000;
+        constexpr int64_t kStart = 77, kAfter = 70000;
         PartlyReadable row(kStart, n, kAfter, at_front);
         Random random(static_cast<uint64_t>(n));
         for (int64_t i = 0; i < n; ++i) row.readable()[i] = random.Normal();
@@ -315,7 +315,7 @@ TEST_CASE("scores that need no choice are not read", "[topk]") {
 TEST_CASE("the same lists for any number of workers and rows, every time", "[topk]") {
   const Target target = LATHE_GENERATE_TARGET();
   for (const int64_t rows : {1, 2, 5, 9}) {
-    for (const int64_t n : {9000, 60000}) {
+    for (const int64_t n : {9000, 70000}) {
       CAPTURE(Name(target), rows, n);
       TopkProblem<> problem(rows, n, 1500);
       problem.options.target = target;
@@ -338,14 +338,14 @@ TEST_CASE("the same lists for any number of workers and rows, every time", "[top
 TEST_CASE("a list does not depend on the rows around it", "[topk]") {
   const Target target = LATHE_GENERATE_TARGET();
   CAPTURE(Name(target));
-  TopkProblem<> batch(6, 20000, 300);
+  TopkProblem<> batch(6, 70000, 300);
   batch.options.target = target;
   batch.FillNormal(6);
   batch.Run(ThreadExecutor(3));
   for (int64_t t = 0; t < 6; ++t) {
-    TopkProblem<> alone(1, 20000, 300);
+    TopkProblem<> alone(1, 70000, 300);
     alone.options.target = target;
-    alone.args.logits.data = batch.scores.data() + t * 20000;
+    alone.args.logits.data = batch.scores.data() + t * 70000;
     alone.Run(ThreadExecutor(7));
     REQUIRE(List(alone) == List(batch, t));
   }

@@ -3,6 +3,8 @@
 #ifndef LATHE_DISPATCH_TOPK_CHECK_H_
 #define LATHE_DISPATCH_TOPK_CHECK_H_
 
+#include <type_traits>
+
 #include "lathe/dispatch/host_check.h"
 #include "lathe/kernel/topk_row.h"
 #include "lathe/topk.h"
