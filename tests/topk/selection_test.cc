@@ -183,6 +183,22 @@ TEST_CASE("equal scores go to the lowest indices", "[topk]") {
   }
 }
 
+TEST_CASE("the least better scores, after more equal ones than there is room for", "[topk]") {
+  const Target target = LATHE_GENERATE_TARGET();
+  for (const float score : {1.0f, -1.0f, 0.0f, -kInf}) {
+    for (const size_t threads : {1u, 2u}) {
+      CAPTURE(Name(target), score, threads);
+      TopkProblem<> problem(1, 100000, 1024);
+      problem.options.target = target;
+      for (float& x : problem.scores) x = score;
+      for (size_t i = 1000; i > 0; --i) {
+        problem.scores[100000 - 37 * i] = std::nextafter(score, kInf);
+      }
+      problem.RunAndRequireReference(ThreadExecutor(threads));
+    }
+  }
+}
+
 TEST_CASE("both zeros are one score", "[topk]") {
   const Target target = LATHE_GENERATE_TARGET();
   CAPTURE(Name(target));
