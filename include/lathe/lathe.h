@@ -11,6 +11,7 @@
 #include "lathe/query_prep.h"
 #include "lathe/sliding_window.h"
 #include "lathe/sparse_mla.h"
+#include "lathe/topk.h"
 #include "lathe/version.h"
 
 #endif  // LATHE_LATHE_H_
