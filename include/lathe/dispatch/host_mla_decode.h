@@ -3,6 +3,7 @@
 #ifndef LATHE_DISPATCH_HOST_MLA_DECODE_H_
 #define LATHE_DISPATCH_HOST_MLA_DECODE_H_
 
+#include "lathe/dispatch/engine_choice.h"
 #include "lathe/dispatch/host_parallel.h"
 #include "lathe/dispatch/mla_decode_plan.h"
 
@@ -29,24 +30,12 @@ inline DType RopeDType(const MlaDecodeArgs& args) {
   return args.q_pe.extent[2] > 0 ? args.q_pe.dtype : QueryDType(args);
 }
 
-// bf16 products are exact for bf16 inputs. A query of another type would be rounded, and so would the
-// keys of some formats (8192 normally distributed ones: 1.3 times the bound of kAuto), so that
-// needs consent.
-inline Engine ChooseEngine(const KernelTable& kernels, const MlaDecodeOptions& options,
-                           const MlaDecodeArgs& args) {
-  const BFloat16Rows rows = BFloat16RowsOf(args.keys.cache.format);
-  if (!kernels.native_bf16 || rows == BFloat16Rows::kNever) return Engine::kFloat32;
+inline Engine EngineFor(const KernelTable& kernels, const MlaDecodeOptions& options,
+                        const MlaDecodeArgs& args) {
   const bool is_bf16_query =
       QueryDType(args) == DType::kBFloat16 && RopeDType(args) == DType::kBFloat16;
-  switch (options.precision) {
-    case Precision::kFloat32:
-      return Engine::kFloat32;
-    case Precision::kBFloat16:
-      return Engine::kBFloat16;
-    case Precision::kAuto:
-      break;
-  }
-  return is_bf16_query && rows == BFloat16Rows::kExact ? Engine::kBFloat16 : Engine::kFloat32;
+  return ChooseEngine(kernels.native_bf16, options.precision,
+                      BFloat16RowsOf(args.keys.cache.format), is_bf16_query);
 }
 
 inline Status MlaDecodeSizes(const MlaShape& shape, const MlaDecodeOptions& options,
@@ -107,7 +96,8 @@ inline Status PlanMlaDecode(const MlaShape& shape, const MlaDecodeOptions& optio
   LATHE_RETURN_IF_REFUSED(CheckShape(shape));
   LATHE_RETURN_IF_REFUSED(CheckOptions(options));
   LATHE_RETURN_IF_REFUSED(CheckArgs(shape, args, false));
-  LATHE_RETURN_IF_REFUSED(CheckQueryStartLoc(args));
+  LATHE_RETURN_IF_REFUSED(
+      CheckQueryStartLoc("query_start_loc", args.query_start_loc, BatchOf(args).num_tokens));
   LATHE_RETURN_IF_REFUSED(CheckLengths(args));
   if (options.check_indices) LATHE_RETURN_IF_REFUSED(CheckBlockTable(args));
   Target target;
@@ -135,7 +125,7 @@ inline Status PlanMlaDecode(const MlaShape& shape, const MlaDecodeOptions& optio
   Plan* made = CarvePlan(arena, capacity);
   made->kernels = kernels;
   made->target = target;
-  made->engine = ChooseEngine(*kernels, options, args);
+  made->engine = EngineFor(*kernels, options, args);
   made->shape = shape;
   made->options = options;
   made->batch = BatchOf(args);

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "lathe/dispatch/engine_choice.h"
 #include "lathe/dispatch/host_check.h"
 #include "lathe/kernel/visibility.h"
 #include "lathe/mla_decode.h"
@@ -35,12 +36,7 @@ inline Status CheckOptions(const MlaDecodeOptions& options) {
   if (options.split_tokens < 1) {
     return Invalid("options.split_tokens").Is(options.split_tokens).Must("be at least", 1);
   }
-  if (options.precision > Precision::kFloat32) {
-    return Invalid("options.precision")
-        .Is(static_cast<int64_t>(options.precision))
-        .Must("be a known Precision");
-  }
-  return OkStatus();
+  return CheckPrecision(options.precision);
 }
 
 // Workers that a plan may be made for: within it, sums of work times workers cannot overflow.
@@ -201,25 +197,24 @@ inline Status CheckArgs(const MlaShape& shape, const MlaDecodeArgs& args, bool n
   return CheckOverlap(shape, args);
 }
 
-// The rows of each sequence, from query_start_loc or one each.
-inline Status CheckQueryStartLoc(const MlaDecodeArgs& args) {
-  const IndexView<1>& starts = args.query_start_loc;
+// The rows of each sequence, from query_start_loc or one each. `name`: what the caller knows it by.
+inline Status CheckQueryStartLoc(const char* name, const IndexView<1>& starts, int64_t num_tokens) {
   if (starts.empty()) return OkStatus();
-  const BatchSize batch = BatchOf(args);
-  if (starts(0) != 0) return Invalid("query_start_loc").At(0).Is(starts(0)).Must("be", 0);
-  for (int64_t b = 0; b < batch.num_seqs; ++b) {
+  const int64_t num_seqs = starts.extent[0] - 1;
+  if (starts(0) != 0) return Invalid(name).At(0).Is(starts(0)).Must("be", 0);
+  for (int64_t b = 0; b < num_seqs; ++b) {
     if (starts(b + 1) < starts(b)) {
-      return Invalid("query_start_loc")
+      return Invalid(name)
           .At(b + 1)
           .Is(starts(b + 1))
           .Must("be at least the entry before it,", starts(b));
     }
   }
-  if (starts(batch.num_seqs) != batch.num_tokens) {
-    return Invalid("query_start_loc")
-        .At(batch.num_seqs)
-        .Is(starts(batch.num_seqs))
-        .Must("be the number of query rows,", batch.num_tokens);
+  if (starts(num_seqs) != num_tokens) {
+    return Invalid(name)
+        .At(num_seqs)
+        .Is(starts(num_seqs))
+        .Must("be the number of query rows,", num_tokens);
   }
   return OkStatus();
 }

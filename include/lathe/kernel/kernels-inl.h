@@ -12,6 +12,7 @@
 #include "lathe/base/arena.h"
 #include "lathe/cache/code_tables.h"
 #include "lathe/cache/formats.h"
+#include "lathe/kernel/indexer_visibility.h"
 #include "lathe/kernel/kernel_table.h"
 #include "lathe/kernel/visibility.h"
 
@@ -45,6 +46,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 #endif
 #include "lathe/kernel/epilogue-inl.h"
 #include "lathe/kernel/attend-inl.h"
+#include "lathe/kernel/indexer_logits-inl.h"
 // clang-format on
 
 template <class Engine>
@@ -54,6 +56,8 @@ constexpr void AddEngine(detail::KernelTable& table) {
   table.attend_scratch_bytes[kIndex] = AttendScratchBytes<Engine>;
   table.attend[kIndex] = Attend<Engine>;
   table.fold[kIndex] = Fold<A>;
+  table.indexer_scratch_bytes[kIndex] = IndexerScratchBytes<A>;
+  table.index_logits[kIndex] = IndexLogits<A>;
 }
 
 constexpr detail::KernelTable MakeKernels() {

@@ -27,15 +27,19 @@ class KeyCursor {
     }
   }
 
+  // Ranges of a sequence's keys; without a block table the slots of the cache in their order.
+  KeyCursor(const KeySet& keys, int64_t seq, const std::byte* zeros)
+      : keys_(keys), seq_(seq), zeros_(zeros), side_bytes_(SideBytes(keys.cache.format)) {}
+
   void Seek(int64_t begin, int64_t end) {
     at_ = (std::min)(begin, end);
     end_ = end;
   }
 
-  // The next up to kTileKeys live keys; count 0 when there are none left.
-  void Next(KeyTile& tile) {
+  // The next up to `most` <= kTileKeys live keys; count 0 when there are none left.
+  void Next(KeyTile& tile, int64_t most = kTileKeys) {
     tile.begin = at_;
-    tile.count = has_list_ ? NextOfList(tile) : NextOfRange(tile);
+    tile.count = has_list_ ? NextOfList(tile) : NextOfRange(tile, most);
     for (int64_t t = tile.count; t < kTileKeys + kScoreTokens; ++t) tile.rows[t] = zeros_;
   }
 
@@ -47,14 +51,15 @@ class KeyCursor {
     tile.sides[at] = page + keys_.cache.block_size * keys_.cache.row_stride + slot * side_bytes_;
   }
 
-  int64_t NextOfRange(KeyTile& tile) {
+  int64_t NextOfRange(KeyTile& tile, int64_t most) {
     const int64_t block_size = keys_.cache.block_size;
     const int64_t left = end_ - at_;
-    const int64_t count = left < kTileKeys ? left : kTileKeys;
+    const int64_t count = left < most ? left : most;
+    const bool has_table = !keys_.block_table.empty();
     int64_t page = at_ / block_size;
     int64_t slot = at_ % block_size;
     for (int64_t t = 0; t < count; ++page, slot = 0) {
-      const int64_t block = keys_.block_table(seq_, page);
+      const int64_t block = has_table ? keys_.block_table(seq_, page) : page;
       for (; slot < block_size && t < count; ++slot) Place(tile, t++, block, slot);
     }
     at_ += count;
