@@ -8,6 +8,7 @@
 //   MlaDecode/heads:H/keys:S/batch:B/format:F/target:T/threads:N/cache:warm|cold[/q_len:Q][/dims:D-Dv]
 //   LatentWrite/tokens:N/from:F/to:G/target:T/threads:N
 //   LatentGather/tokens:N/from:F/to:G/target:T/threads:N
+//   IndexerLogits/rows:R/keys:S/heads:H/format:F/target:T/threads:N
 //   MergeStates/parts:P/tokens:T/heads:H/format:F/target:T/threads:N
 //
 // LATHE_TARGET=NAME in the environment keeps one target. LATHE_BENCH_COMPARATORS=0 leaves out what
@@ -73,6 +74,7 @@ int Main(int argc, char** argv) {
   RegisterMlaDecode(harness);
   RegisterLatentWrite(harness);
   RegisterLatentGather(harness);
+  RegisterIndexerLogits(harness);
   RegisterMergeStates(harness);
 
   TableReporter table;

@@ -70,7 +70,8 @@ void ForEachIndexerTask(const Executor& executor, size_t max_lanes, const Indexe
                       [&](const IndexerTask& block) { total += ranges(block) * block.num_rows; });
   const auto workers =
       static_cast<int64_t>((std::min)((std::max)(executor.num_workers, size_t{1}), max_lanes));
-  const int64_t piece = (std::max)(grain, CeilDiv(total, 4 * workers));
+  // One worker has no use for pieces, which all pack their queries.
+  const int64_t piece = (std::max)(grain, workers > 1 ? CeilDiv(total, 4 * workers) : total);
   ForEachItem(executor, max_lanes, CeilDiv(total, piece), [&](int64_t item, size_t lane) {
     int64_t begin = item * piece, end = begin + piece;
     ForEachIndexerBlock(inputs, shape, max_rows, [&](const IndexerTask& block) {

@@ -33,6 +33,26 @@ LATHE_INLINE RowGroup NextGroup(int64_t left) {
   return {1, 4};
 }
 
+#if HWY_TARGET != HWY_SCALAR
+// 4 x 4 words transposed.
+LATHE_INLINE void TransposeWords4(const uint32_t* HWY_RESTRICT from, int64_t from_stride,
+                                  uint32_t* HWY_RESTRICT to, int64_t to_stride) {
+  const hn::FixedTag<uint32_t, 4> d;
+  const hn::Repartition<uint64_t, decltype(d)> d64;
+  const auto row0 = hn::LoadU(d, from), row1 = hn::LoadU(d, from + from_stride);
+  const auto row2 = hn::LoadU(d, from + 2 * from_stride);
+  const auto row3 = hn::LoadU(d, from + 3 * from_stride);
+  const auto low01 = hn::BitCast(d64, hn::InterleaveLower(d, row0, row1));
+  const auto low23 = hn::BitCast(d64, hn::InterleaveLower(d, row2, row3));
+  const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(d, row0, row1));
+  const auto high23 = hn::BitCast(d64, hn::InterleaveUpper(d, row2, row3));
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, low01, low23)), d, to);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, low01, low23)), d, to + to_stride);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, high01, high23)), d, to + 2 * to_stride);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, high01, high23)), d, to + 3 * to_stride);
+}
+#endif
+
 // Packs the rows of a group, `stride` words apart, into [words / group.words][row][group.words]. A few
 // words of all rows at a time: word by word through one row touches more lines than L1 holds.
 inline void PackGroup(const uint32_t* HWY_RESTRICT rows, int64_t stride, int64_t words,
@@ -40,7 +60,16 @@ inline void PackGroup(const uint32_t* HWY_RESTRICT rows, int64_t stride, int64_t
   const int64_t lanes = group.vectors * kLanes;
   for (int64_t begin = 0; begin < words; begin += kScoreWords) {
     uint32_t* to = packed + begin / group.words * lanes;
-    for (int64_t row = 0; row < group.rows(); ++row, to += group.words) {
+    int64_t row = 0;
+#if HWY_TARGET != HWY_SCALAR
+    for (; group.words == 1 && row < lanes; row += 4, to += 4) {
+      const uint32_t* from = rows + row * stride + begin;
+      for (int64_t w = 0; w < kScoreWords; w += 4) {
+        TransposeWords4(from + w, stride, to + w * lanes, lanes);
+      }
+    }
+#endif
+    for (; row < group.rows(); ++row, to += group.words) {
       const uint32_t* from = rows + row * stride + begin;
       for (int64_t w = 0; w < kScoreWords; ++w) {
         to[w / group.words * lanes + w % group.words] = from[w];
