@@ -26,7 +26,7 @@ inline IndexerShape ShapeOf(const IndexerInputs& inputs) {
   IndexerShape shape;
   shape.num_tokens = inputs.weights.extent[0];
   shape.num_heads = inputs.weights.extent[1];
-  shape.width = IsGiven(inputs.q) ? inputs.q.extent[2] : inputs.q_fp8.extent[2];
+  shape.width = inputs.q.extent[2] != 0 ? inputs.q.extent[2] : inputs.q_fp8.extent[2];
   shape.is_ragged = IsGiven(inputs.row_starts) || IsGiven(inputs.row_ends);
   shape.num_seqs = shape.is_ragged                   ? 1
                    : IsGiven(inputs.query_start_loc) ? inputs.query_start_loc.extent[0] - 1
