@@ -9,6 +9,7 @@
 #include "lathe/latent_cache.h"
 #include "lathe/merge_states.h"
 #include "lathe/mla_decode.h"
+#include "lathe/topk.h"
 #include "lathe/version.h"
 
 #endif  // LATHE_LATHE_H_

@@ -12,6 +12,7 @@
 #include "lathe/base/types.h"
 #include "lathe/base/view.h"
 #include "lathe/indexer_logits.h"
+#include "lathe/kernel/topk_row.h"
 #include "lathe/latent_cache.h"
 #include "lathe/merge_states.h"
 
@@ -132,6 +133,14 @@ struct KernelTable {
                         int64_t token_end) = nullptr;
   void (*gather_latents)(const LatentGatherArgs&, const GatherTask&) = nullptr;
   void (*merge)(const MergeStatesArgs&, int64_t row_begin, int64_t row_end) = nullptr;  // of T * H
+  void (*select_topk)(const TopkArgs&, const TopkOptions&, int64_t row,
+                      TopkCandidates scratch) = nullptr;
+  void (*select_topk_part)(const TopkArgs&, const TopkOptions&, int64_t row, int64_t part,
+                           int64_t num_parts, TopkCandidates scratch,
+                           TopkCandidates* out) = nullptr;
+  void (*merge_topk_parts)(const TopkArgs&, const TopkOptions&, int64_t row,
+                           const TopkCandidates* parts, int64_t num_parts,
+                           TopkCandidates scratch) = nullptr;
 };
 
 }  // namespace detail

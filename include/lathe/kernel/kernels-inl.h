@@ -14,6 +14,7 @@
 #include "lathe/cache/formats.h"
 #include "lathe/kernel/indexer_visibility.h"
 #include "lathe/kernel/kernel_table.h"
+#include "lathe/kernel/topk_row.h"
 #include "lathe/kernel/visibility.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -31,6 +32,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 #include "lathe/kernel/latent_write-inl.h"
 #include "lathe/kernel/latent_gather-inl.h"
 #include "lathe/kernel/merge-inl.h"
+#include "lathe/kernel/topk-inl.h"
+#include "lathe/kernel/topk_write-inl.h"
 #include "lathe/kernel/exp2-inl.h"
 #include "lathe/kernel/arithmetic-inl.h"
 #include "lathe/kernel/score-inl.h"
@@ -65,6 +68,9 @@ constexpr detail::KernelTable MakeKernels() {
   table.write_latents = WriteLatents;
   table.gather_latents = GatherLatents;
   table.merge = Merge;
+  table.select_topk = SelectTopk;
+  table.select_topk_part = SelectTopkPart;
+  table.merge_topk_parts = MergeTopkParts;
   AddEngine<RegisterEngine<FloatArithmetic>>(table);
 #if HWY_NATIVE_DOT_BF16
   AddEngine<RegisterEngine<BFloat16Arithmetic>>(table);
