@@ -98,6 +98,8 @@ class IndexerScorer {
     words_ = source.words();
     num_rows_ = num_rows;
     for (int64_t r = 0; r < num_rows; ++r) {
+      ranges_[r] = range_of(r);
+      if (ranges_[r].begin >= ranges_[r].end) continue;
       PackRows<A>(
           num_heads_, padded_width_, words_, staged_,
           [&](int64_t head, Element* to) { LoadQuery(call, token + r, head, to); },
@@ -108,7 +110,6 @@ class IndexerScorer {
       for (int64_t h = 0; h < padded_heads_; ++h) {
         to[h] = h < num_heads_ ? from[h * weights.stride[1]] : 0.0f;
       }
-      ranges_[r] = range_of(r);
     }
   }
 

@@ -121,6 +121,14 @@ struct IndexerTask {
   bool is_last = false;
 };
 
+// One IndexerTopk: the call to Topk that it stands for, without scores.
+struct IndexerTopkCall {
+  IndexerCall scores = {};
+  TopkArgs out = {};
+  TopkOptions options = {};
+  int64_t max_keys = 0;  // of a row
+};
+
 struct KernelTable {
   bool native_bf16 = false;  // has the kBFloat16 engine
   size_t (*attend_scratch_bytes[kNumEngines])(int64_t qk_dim, int64_t v_dim, int64_t max_rows) = {};
@@ -129,6 +137,15 @@ struct KernelTable {
   size_t (*indexer_scratch_bytes[kNumEngines])(int64_t num_heads, int64_t width,
                                                int64_t max_rows) = {};
   void (*index_logits[kNumEngines])(const IndexerCall&, const IndexerTask&, void* scratch) = {};
+  size_t (*indexer_topk_scratch_bytes[kNumEngines])(int64_t num_heads, int64_t width,
+                                                    int64_t max_rows, int64_t max_keys,
+                                                    int64_t k) = {};
+  // `part`: null, or what becomes of a range of one row's keys.
+  void (*index_topk[kNumEngines])(const IndexerTopkCall&, const IndexerTask&, void* scratch,
+                                  TopkCandidates* part) = {};
+  void (*merge_index_topk)(const IndexerTopkCall&, const IndexerTask&, const TopkCandidates* parts,
+                           int64_t num_parts) = nullptr;
+  void (*list_index_keys)(const IndexerTopkCall&, const IndexerTask&) = nullptr;
   void (*write_latents)(const LatentWriteArgs&, bool power_of_two_scales, int64_t token_begin,
                         int64_t token_end) = nullptr;
   void (*gather_latents)(const LatentGatherArgs&, const GatherTask&) = nullptr;

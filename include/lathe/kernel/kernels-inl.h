@@ -50,6 +50,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 #include "lathe/kernel/epilogue-inl.h"
 #include "lathe/kernel/attend-inl.h"
 #include "lathe/kernel/indexer_logits-inl.h"
+#include "lathe/kernel/indexer_topk-inl.h"
 // clang-format on
 
 template <class Engine>
@@ -61,6 +62,8 @@ constexpr void AddEngine(detail::KernelTable& table) {
   table.fold[kIndex] = Fold<A>;
   table.indexer_scratch_bytes[kIndex] = IndexerScratchBytes<A>;
   table.index_logits[kIndex] = IndexLogits<A>;
+  table.indexer_topk_scratch_bytes[kIndex] = IndexerTopkScratchBytes<A>;
+  table.index_topk[kIndex] = IndexTopk<A>;
 }
 
 constexpr detail::KernelTable MakeKernels() {
@@ -71,6 +74,8 @@ constexpr detail::KernelTable MakeKernels() {
   table.select_topk = SelectTopk;
   table.select_topk_part = SelectTopkPart;
   table.merge_topk_parts = MergeTopkParts;
+  table.merge_index_topk = MergeIndexTopk;
+  table.list_index_keys = ListIndexKeys;
   AddEngine<RegisterEngine<FloatArithmetic>>(table);
 #if HWY_NATIVE_DOT_BF16
   AddEngine<RegisterEngine<BFloat16Arithmetic>>(table);
