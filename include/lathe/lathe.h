@@ -5,6 +5,8 @@
 #define LATHE_LATHE_H_
 
 #include "lathe/indexer.h"
+#include "lathe/indexer_logits.h"
+#include "lathe/indexer_topk.h"
 #include "lathe/latent_cache.h"
 #include "lathe/merge_states.h"
 #include "lathe/mla_decode.h"

@@ -3,6 +3,8 @@
 #ifndef LATHE_DISPATCH_HOST_H_
 #define LATHE_DISPATCH_HOST_H_
 
+#include "lathe/dispatch/host_indexer_logits.h"
+#include "lathe/dispatch/host_indexer_topk.h"
 #include "lathe/dispatch/host_latent_cache.h"
 #include "lathe/dispatch/host_latent_gather.h"
 #include "lathe/dispatch/host_merge_states.h"

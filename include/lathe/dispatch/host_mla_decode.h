@@ -3,6 +3,7 @@
 #ifndef LATHE_DISPATCH_HOST_MLA_DECODE_H_
 #define LATHE_DISPATCH_HOST_MLA_DECODE_H_
 
+#include "lathe/dispatch/engine_choice.h"
 #include "lathe/dispatch/host_parallel.h"
 #include "lathe/dispatch/mla_decode_plan.h"
 
@@ -29,27 +30,16 @@ inline DType RopeDType(const MlaDecodeArgs& args) {
   return args.q_pe.extent[2] > 0 ? args.q_pe.dtype : QueryDType(args);
 }
 
-// bf16 products are exact for bf16 inputs. A query of another type would be rounded, and so would the
-// keys of some formats (8192 normally distributed ones: 1.3 times the bound of kAuto), so that
-// needs consent.
-inline Engine ChooseEngine(const KernelTable& kernels, const MlaDecodeOptions& options,
-                           const MlaDecodeArgs& args) {
-  bool is_exact = QueryDType(args) == DType::kBFloat16 && RopeDType(args) == DType::kBFloat16;
-  if (!kernels.native_bf16) return Engine::kFloat32;
+// Of two caches, the one that permits less decides.
+inline Engine EngineFor(const KernelTable& kernels, const MlaDecodeOptions& options,
+                        const MlaDecodeArgs& args) {
+  const bool is_bf16_query =
+      QueryDType(args) == DType::kBFloat16 && RopeDType(args) == DType::kBFloat16;
+  BFloat16Rows rows = BFloat16Rows::kExact;
   for (const NamedKeys& set : KeySetsOf(args)) {
-    const BFloat16Rows rows = BFloat16RowsOf(set.keys.cache.format);
-    if (rows == BFloat16Rows::kNever) return Engine::kFloat32;
-    is_exact = is_exact && rows == BFloat16Rows::kExact;
+    rows = (std::min)(rows, BFloat16RowsOf(set.keys.cache.format));
   }
-  switch (options.precision) {
-    case Precision::kFloat32:
-      return Engine::kFloat32;
-    case Precision::kBFloat16:
-      return Engine::kBFloat16;
-    case Precision::kAuto:
-      break;
-  }
-  return is_exact ? Engine::kBFloat16 : Engine::kFloat32;
+  return ChooseEngine(kernels.native_bf16, options.precision, rows, is_bf16_query);
 }
 
 inline Status MlaDecodeSizes(const MlaShape& shape, const MlaDecodeOptions& options,
@@ -121,7 +111,8 @@ inline Status PlanMlaDecode(const MlaShape& shape, const MlaDecodeOptions& optio
   LATHE_RETURN_IF_REFUSED(CheckShape(shape));
   LATHE_RETURN_IF_REFUSED(CheckOptions(options));
   LATHE_RETURN_IF_REFUSED(CheckArgs(shape, args, false));
-  LATHE_RETURN_IF_REFUSED(CheckQueryStartLoc(args));
+  LATHE_RETURN_IF_REFUSED(
+      CheckQueryStartLoc("query_start_loc", args.query_start_loc, BatchOf(args).num_tokens));
   LATHE_RETURN_IF_REFUSED(CheckLengths(args, options.causal));
   LATHE_RETURN_IF_REFUSED(CheckOutPositions(args, options.causal));
   if (options.check_indices) LATHE_RETURN_IF_REFUSED(CheckBlockTables(args, options.causal));
@@ -150,7 +141,7 @@ inline Status PlanMlaDecode(const MlaShape& shape, const MlaDecodeOptions& optio
   Plan* made = CarvePlan(arena, capacity);
   made->kernels = kernels;
   made->target = target;
-  made->engine = ChooseEngine(*kernels, options, args);
+  made->engine = EngineFor(*kernels, options, args);
   made->shape = shape;
   made->options = options;
   made->batch = BatchOf(args);

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "lathe/dispatch/engine_choice.h"
 #include "lathe/dispatch/host_check.h"
 #include "lathe/dispatch/mla_decode_args.h"
 #include "lathe/dispatch/row_transform_check.h"
@@ -35,12 +36,7 @@ inline Status CheckOptions(const MlaDecodeOptions& options) {
   if (options.split_tokens < 1) {
     return Invalid("options.split_tokens").Is(options.split_tokens).Must("be at least", 1);
   }
-  if (options.precision > Precision::kFloat32) {
-    return Invalid("options.precision")
-        .Is(static_cast<int64_t>(options.precision))
-        .Must("be a known Precision");
-  }
-  return OkStatus();
+  return CheckPrecision(options.precision);
 }
 
 // Workers that a plan may be made for: within it, sums of work times workers cannot overflow.
@@ -211,6 +207,28 @@ inline Status CheckArgs(const MlaShape& shape, const MlaDecodeArgs& args, bool n
     LATHE_RETURN_IF_REFUSED(CheckFloats("attn_sink", args.attn_sink, {shape.num_heads}));
   }
   return CheckOverlap(shape, args);
+}
+
+// The rows of each sequence, from query_start_loc or one each. `name`: what the caller knows it by.
+inline Status CheckQueryStartLoc(const char* name, const IndexView<1>& starts, int64_t num_tokens) {
+  if (starts.empty()) return OkStatus();
+  const int64_t num_seqs = starts.extent[0] - 1;
+  if (starts(0) != 0) return Invalid(name).At(0).Is(starts(0)).Must("be", 0);
+  for (int64_t b = 0; b < num_seqs; ++b) {
+    if (starts(b + 1) < starts(b)) {
+      return Invalid(name)
+          .At(b + 1)
+          .Is(starts(b + 1))
+          .Must("be at least the entry before it,", starts(b));
+    }
+  }
+  if (starts(num_seqs) != num_tokens) {
+    return Invalid(name)
+        .At(num_seqs)
+        .Is(starts(num_seqs))
+        .Must("be the number of query rows,", num_tokens);
+  }
+  return OkStatus();
 }
 
 }  // namespace LATHE_ABI

@@ -9,29 +9,6 @@ namespace lathe {
 namespace detail {
 namespace LATHE_ABI {
 
-// The rows of each sequence, from query_start_loc or one each.
-inline Status CheckQueryStartLoc(const MlaDecodeArgs& args) {
-  const IndexView<1>& starts = args.query_start_loc;
-  if (starts.empty()) return OkStatus();
-  const BatchSize batch = BatchOf(args);
-  if (starts(0) != 0) return Invalid("query_start_loc").At(0).Is(starts(0)).Must("be", 0);
-  for (int64_t b = 0; b < batch.num_seqs; ++b) {
-    if (starts(b + 1) < starts(b)) {
-      return Invalid("query_start_loc")
-          .At(b + 1)
-          .Is(starts(b + 1))
-          .Must("be at least the entry before it,", starts(b));
-    }
-  }
-  if (starts(batch.num_seqs) != batch.num_tokens) {
-    return Invalid("query_start_loc")
-        .At(batch.num_seqs)
-        .Is(starts(batch.num_seqs))
-        .Must("be the number of query rows,", batch.num_tokens);
-  }
-  return OkStatus();
-}
-
 // Query rows times keys of a step: more than any machine computes in a day, and so little that sums
 // of work, times a few for each of 65536 workers, cannot overflow.
 constexpr int64_t kMaxWork = int64_t{1} << 44;

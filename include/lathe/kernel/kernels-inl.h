@@ -13,6 +13,7 @@
 #include "lathe/base/row_transform.h"
 #include "lathe/cache/code_tables.h"
 #include "lathe/cache/formats.h"
+#include "lathe/kernel/indexer_visibility.h"
 #include "lathe/kernel/kernel_table.h"
 #include "lathe/kernel/topk_row.h"
 #include "lathe/kernel/visibility.h"
@@ -51,6 +52,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 #endif
 #include "lathe/kernel/epilogue-inl.h"
 #include "lathe/kernel/attend-inl.h"
+#include "lathe/kernel/indexer_logits-inl.h"
+#include "lathe/kernel/indexer_topk-inl.h"
 // clang-format on
 
 template <class Engine>
@@ -60,6 +63,10 @@ constexpr void AddEngine(detail::KernelTable& table) {
   table.attend_scratch_bytes[kIndex] = AttendScratchBytes<Engine>;
   table.attend[kIndex] = Attend<Engine>;
   table.fold[kIndex] = Fold<A>;
+  table.indexer_scratch_bytes[kIndex] = IndexerScratchBytes<A>;
+  table.index_logits[kIndex] = IndexLogits<A>;
+  table.indexer_topk_scratch_bytes[kIndex] = IndexerTopkScratchBytes<A>;
+  table.index_topk[kIndex] = IndexTopk<A>;
 }
 
 constexpr detail::KernelTable MakeKernels() {
@@ -71,6 +78,8 @@ constexpr detail::KernelTable MakeKernels() {
   table.select_topk = SelectTopk;
   table.select_topk_part = SelectTopkPart;
   table.merge_topk_parts = MergeTopkParts;
+  table.merge_index_topk = MergeIndexTopk;
+  table.list_index_keys = ListIndexKeys;
   AddEngine<RegisterEngine<FloatArithmetic>>(table);
 #if HWY_NATIVE_DOT_BF16
   AddEngine<RegisterEngine<BFloat16Arithmetic>>(table);

@@ -38,6 +38,14 @@ class KeyCursor {
     }
   }
 
+  // Ranges of a sequence's keys; without a block table the slots of the cache in their order.
+  KeyCursor(const KeySet& keys, int64_t width, int64_t seq, int64_t tile_keys,
+            const std::byte* zeros)
+      : keys_(keys), set_(0), seq_(seq), tile_keys_(tile_keys), zeros_(zeros) {
+    record_bytes_ = RecordBytes(keys.cache.format, width);
+    side_bytes_ = SideBytes(keys.cache.format);
+  }
+
   void Seek(int64_t begin, int64_t end) {
     at_ = (std::min)(begin, end);
     end_ = end;
@@ -61,7 +69,9 @@ class KeyCursor {
     tile.sides[at] = page + keys_.cache.block_size * keys_.cache.row_stride + slot * side_bytes_;
   }
 
+  // Without a table the cache itself is the sequence.
   int64_t Block(int64_t page) const {
+    if (keys_.block_table.empty()) return page;
     return keys_.block_table(seq_, keys_.wraps ? page % keys_.block_table.extent[1] : page);
   }
 

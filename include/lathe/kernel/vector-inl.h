@@ -3,6 +3,9 @@
 
 using detail::AttendCall;
 using detail::AttendTask;
+using detail::IndexerCall;
+using detail::IndexerTask;
+using detail::IndexerTopkCall;
 using detail::KeyRange;
 
 // Capped at 16 lanes: register blocking is in terms of that many.
