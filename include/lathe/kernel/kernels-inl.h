@@ -97,7 +97,7 @@ inline const detail::KernelTable& Kernels() {
 
 // Query rows of a sequence up to which registers beat tiles, which always compute 16 rows. It must
 // be the sequence's own number: were it that of a task, cutting row blocks would change results.
-constexpr int64_t kMaxRegisterRows = 8;
+constexpr int64_t kMaxRegisterRows = 5;
 
 template <class Tile>
 void AttendOnTiles(const AttendCall& call, const AttendTask& task, void* scratch) {
