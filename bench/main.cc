@@ -9,6 +9,7 @@
 //   LatentWrite/tokens:N/from:F/to:G/target:T/threads:N
 //   LatentGather/tokens:N/from:F/to:G/target:T/threads:N
 //   IndexerLogits/rows:R/keys:S/heads:H/format:F/target:T/threads:N
+//   IndexerTopk/k:K/rows:R/keys:S/heads:H/format:F/target:T/threads:N
 //   MergeStates/parts:P/tokens:T/heads:H/format:F/target:T/threads:N
 //
 // LATHE_TARGET=NAME in the environment keeps one target. LATHE_BENCH_COMPARATORS=0 leaves out what
@@ -74,7 +75,7 @@ int Main(int argc, char** argv) {
   RegisterMlaDecode(harness);
   RegisterLatentWrite(harness);
   RegisterLatentGather(harness);
-  RegisterIndexerLogits(harness);
+  RegisterIndexer(harness);
   RegisterMergeStates(harness);
 
   TableReporter table;
