@@ -9,6 +9,7 @@
 //   LatentWrite/tokens:N/from:F/to:G/target:T/threads:N
 //   LatentGather/tokens:N/from:F/to:G/target:T/threads:N
 //   IndexerLogits/rows:R/keys:S/heads:H/format:F/target:T/threads:N
+//   IndexerTopk/k:K/rows:R/keys:S/heads:H/format:F/target:T/threads:N
 //   MergeStates/parts:P/tokens:T/heads:H/format:F/target:T/threads:N
 //   QueryPrep/kind:K/tokens:T/target:T/threads:N
 //   Topk/rows:R/columns:L/k:K/target:T/threads:N
@@ -76,7 +77,7 @@ int Main(int argc, char** argv) {
   RegisterMlaDecode(harness);
   RegisterLatentWrite(harness);
   RegisterLatentGather(harness);
-  RegisterIndexerLogits(harness);
+  RegisterIndexer(harness);
   RegisterMergeStates(harness);
   RegisterQueryPrep(harness);
   RegisterTopk(harness);
