@@ -10,6 +10,7 @@
 #include "hwy/highway.h"
 #include "lathe/arch/x86_amx.h"
 #include "lathe/base/arena.h"
+#include "lathe/base/row_transform.h"
 #include "lathe/cache/code_tables.h"
 #include "lathe/cache/formats.h"
 #include "lathe/kernel/kernel_table.h"
@@ -23,6 +24,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 // clang-format off
 #include "lathe/kernel/vector-inl.h"
 #include "lathe/kernel/convert-inl.h"
+#include "lathe/kernel/row_transform-inl.h"
 #include "lathe/cache/token_row-inl.h"
 #include "lathe/cache/decode-inl.h"
 #include "lathe/cache/quantize-inl.h"
