@@ -4,10 +4,12 @@
 #ifndef LATHE_LATHE_H_
 #define LATHE_LATHE_H_
 
+#include "lathe/compressor.h"
 #include "lathe/indexer.h"
 #include "lathe/latent_cache.h"
 #include "lathe/merge_states.h"
 #include "lathe/mla_decode.h"
+#include "lathe/v4_metadata.h"
 #include "lathe/version.h"
 
 #endif  // LATHE_LATHE_H_

@@ -3,6 +3,7 @@
 #ifndef LATHE_DISPATCH_HOST_H_
 #define LATHE_DISPATCH_HOST_H_
 
+#include "lathe/dispatch/host_compressor.h"
 #include "lathe/dispatch/host_latent_cache.h"
 #include "lathe/dispatch/host_latent_gather.h"
 #include "lathe/dispatch/host_merge_states.h"

@@ -11,6 +11,7 @@
 #include "lathe/base/lse.h"
 #include "lathe/base/types.h"
 #include "lathe/base/view.h"
+#include "lathe/kernel/compress_batch.h"
 #include "lathe/latent_cache.h"
 #include "lathe/merge_states.h"
 
@@ -93,6 +94,12 @@ struct GatherTask {
   int64_t count = 0;
 };
 
+// Columns that one item of KernelTable::pool_columns pools: whole cache lines of rows of any type.
+constexpr int64_t kPoolColumns = 64;
+constexpr int64_t NumPoolBlocks(int64_t head_dim) {
+  return (head_dim + kPoolColumns - 1) / kPoolColumns;
+}
+
 struct KernelTable {
   bool native_bf16 = false;  // has the kBFloat16 engine
   size_t (*attend_scratch_bytes[kNumEngines])(int64_t qk_dim, int64_t v_dim, int64_t max_rows) = {};
@@ -102,6 +109,16 @@ struct KernelTable {
                         int64_t token_end) = nullptr;
   void (*gather_latents)(const LatentGatherArgs&, const GatherTask&) = nullptr;
   void (*merge)(const MergeStatesArgs&, int64_t row_begin, int64_t row_end) = nullptr;  // of T * H
+  // Entries [begin, end), pooled into row `stats_row` of call.stats one after another and written.
+  void (*compress)(const CompressCall& call, int64_t begin, int64_t end,
+                   int64_t stats_row) = nullptr;
+  // Column blocks [begin, end) of all entries', pooled into the row of stats with the entry's number.
+  void (*pool_columns)(const CompressCall& call, int64_t begin, int64_t end) = nullptr;
+  // Entries that are pooled, written.
+  void (*finish_entries)(const CompressCall& call, int64_t begin, int64_t end) = nullptr;
+  void (*save_states)(const CompressCall& call, int64_t token_begin, int64_t token_end) = nullptr;
+  void (*merge_compressed)(const CompressedMergeArgs& args, const CompressedMergeOptions& options,
+                           int64_t begin, int64_t end) = nullptr;
 };
 
 }  // namespace detail

@@ -33,6 +33,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 #include "lathe/kernel/latent_gather-inl.h"
 #include "lathe/kernel/merge-inl.h"
 #include "lathe/kernel/exp2-inl.h"
+#include "lathe/kernel/compress-inl.h"
 #include "lathe/kernel/arithmetic-inl.h"
 #include "lathe/kernel/score-inl.h"
 #include "lathe/kernel/softmax-inl.h"
@@ -63,6 +64,11 @@ constexpr detail::KernelTable MakeKernels() {
   table.write_latents = WriteLatents;
   table.gather_latents = GatherLatents;
   table.merge = Merge;
+  table.compress = CompressEntries;
+  table.pool_columns = PoolColumns;
+  table.finish_entries = FinishEntries;
+  table.save_states = SaveStates;
+  table.merge_compressed = MergeCompressedEntries;
   AddEngine<RegisterEngine<FloatArithmetic>>(table);
 #if HWY_NATIVE_DOT_BF16
   AddEngine<RegisterEngine<BFloat16Arithmetic>>(table);
