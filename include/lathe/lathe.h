@@ -9,6 +9,7 @@
 #include "lathe/latent_cache.h"
 #include "lathe/merge_states.h"
 #include "lathe/mla_decode.h"
+#include "lathe/query_prep.h"
 #include "lathe/v4_metadata.h"
 #include "lathe/version.h"
 

@@ -56,9 +56,7 @@ inline void EncodeRecord(IndexerFp8, const TokenRow& token, const ScaleRule& rul
   using F = IndexerFp8;
   float x[F::kWidth];
   token.Load(0, F::kWidth, x);
-  const float amax = FiniteMax(x, F::kWidth);
-  const float scale = rule.power_of_two ? ToFloat(PowerOfTwoScale(amax)) : IndexerScale(amax);
-  QuantizeTile<float8_e4m3fn>(x, F::kWidth, scale, record);
+  const float scale = QuantizeIndexerRow(x, F::kWidth, rule.power_of_two, record);
   std::memcpy(side, &scale, sizeof(scale));
 }
 

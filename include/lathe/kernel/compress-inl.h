@@ -173,13 +173,14 @@ LATHE_INLINE VF Pooled(VF weighted, VF sum) {
   return hn::IfThenZeroElse(hn::Eq(sum, hn::Zero(F32())), hn::Div(weighted, sum));
 }
 
-// Transforms a pooled row in place and writes it, as the latent write does.
+// A pooled row goes where a latent write would take it.
 inline void FinishPooled(const RowTransform& transform, int64_t position,
                          const MutablePagedCache& cache, bool power_of_two_scales, int64_t slot,
-                         int64_t head_dim, float* y) {
-  TransformRow(transform, position, head_dim, y);
+                         int64_t head_dim, const float* y) {
   LatentWriteArgs write;
-  write.kv_c = Packed(static_cast<const float*>(y), 1, head_dim);
+  write.kv_c = Packed(y, 1, head_dim);
+  write.transform = transform;
+  write.positions = Packed(static_cast<const int64_t*>(&position), 1);
   write.slot_mapping = Packed(static_cast<const int64_t*>(&slot), 1);
   write.cache = cache;
   WriteLatents(write, power_of_two_scales, 0, 1);

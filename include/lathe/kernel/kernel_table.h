@@ -14,6 +14,7 @@
 #include "lathe/kernel/compress_batch.h"
 #include "lathe/latent_cache.h"
 #include "lathe/merge_states.h"
+#include "lathe/query_prep.h"
 
 namespace lathe {
 namespace detail {
@@ -109,6 +110,8 @@ struct KernelTable {
                         int64_t token_end) = nullptr;
   void (*gather_latents)(const LatentGatherArgs&, const GatherTask&) = nullptr;
   void (*merge)(const MergeStatesArgs&, int64_t row_begin, int64_t row_end) = nullptr;  // of T * H
+  void (*prepare_queries)(const QueryPrepArgs&, const QueryPrepOptions&, int64_t row_begin,
+                          int64_t row_end) = nullptr;  // of T * H
   // Entries [begin, end), pooled into row `stats_row` of call.stats one after another and written.
   void (*compress)(const CompressCall& call, int64_t begin, int64_t end,
                    int64_t stats_row) = nullptr;

@@ -31,6 +31,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 #include "lathe/cache/formats-inl.h"
 #include "lathe/kernel/latent_write-inl.h"
 #include "lathe/kernel/latent_gather-inl.h"
+#include "lathe/kernel/query_prep-inl.h"
 #include "lathe/kernel/merge-inl.h"
 #include "lathe/kernel/exp2-inl.h"
 #include "lathe/kernel/compress-inl.h"
@@ -64,6 +65,7 @@ constexpr detail::KernelTable MakeKernels() {
   table.write_latents = WriteLatents;
   table.gather_latents = GatherLatents;
   table.merge = Merge;
+  table.prepare_queries = PrepareQueryRows;
   table.compress = CompressEntries;
   table.pool_columns = PoolColumns;
   table.finish_entries = FinishEntries;
