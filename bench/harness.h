@@ -118,6 +118,7 @@ void RegisterLatentWrite(Harness& harness);
 void RegisterLatentGather(Harness& harness);
 void RegisterMergeStates(Harness& harness);
 void RegisterQueryPrep(Harness& harness);
+void RegisterCompressor(Harness& harness);
 
 }  // namespace lathe::bench
 

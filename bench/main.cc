@@ -10,6 +10,7 @@
 //   LatentGather/tokens:N/from:F/to:G/target:T/threads:N
 //   MergeStates/parts:P/tokens:T/heads:H/format:F/target:T/threads:N
 //   QueryPrep/kind:K/tokens:T/target:T/threads:N
+//   Compressor/kind:K/seqs:B/tokens:N/from:F/target:T/threads:N
 //
 // LATHE_TARGET=NAME in the environment keeps one target. LATHE_BENCH_COMPARATORS=0 leaves out what
 // decode is compared with (rows of the best target are); ONEDNN_MAX_CPU_ISA and OPENBLAS_CORETYPE
@@ -76,6 +77,7 @@ int Main(int argc, char** argv) {
   RegisterLatentGather(harness);
   RegisterMergeStates(harness);
   RegisterQueryPrep(harness);
+  RegisterCompressor(harness);
 
   TableReporter table;
   if (!is_list) {

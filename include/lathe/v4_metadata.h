@@ -98,7 +98,7 @@ struct ContextShard {
 };
 
 LATHE_INLINE constexpr bool OwnsPosition(const ContextShard& shard, int64_t position) noexcept {
-  return position / shard.interleave % shard.world == shard.rank;
+  return shard.world == 1 || position / shard.interleave % shard.world == shard.rank;
 }
 
 // How many of a sequence's first `length` tokens the rank owns.
@@ -111,6 +111,7 @@ LATHE_INLINE constexpr int64_t LocalLength(const ContextShard& shard, int64_t le
 
 // Where the owner of a position keeps it among its own tokens, and back.
 LATHE_INLINE constexpr int64_t LocalPosition(const ContextShard& shard, int64_t position) noexcept {
+  if (shard.world == 1) return position;
   const int64_t cycle = shard.world * shard.interleave;
   return position / cycle * shard.interleave + position % shard.interleave;
 }
