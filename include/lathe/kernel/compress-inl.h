@@ -113,54 +113,51 @@ LATHE_INLINE void AddRow(const float* score, VF base, VF kv, VF& sum, VF& weight
   weighted = hn::MulAdd(p, kv, weighted);
 }
 
+// A whole vector, or with kPartial the first n lanes of one.
+template <bool kPartial, class T>
+LATHE_INLINE VF LoadLanes(int64_t n, const T* from) {
+  return kPartial ? LoadFirst(from, n) : LoadFloats(from);
+}
+template <bool kPartial>
+LATHE_INLINE void StoreLanes(int64_t n, VF v, float* to) {
+  kPartial ? StoreFirst(v, to, n) : StoreFloats(v, to);
+}
+
 // One vector of columns, or with kPartial the first n of one: a chunk's rows join the stats.
 template <class Kv, class Score, bool kPartial>
 LATHE_INLINE void PoolVector(const PoolChunk& chunk, int64_t column, int64_t n, float* max,
                              float* sum, float* weighted) {
-  const auto load = [n](const auto* from) {
-    if constexpr (kPartial) {
-      return LoadFirst(from, n);
-    } else {
-      return LoadFloats(from);
-    }
-  };
-  const auto store = [n](VF v, float* to) {
-    if constexpr (kPartial) {
-      StoreFirst(v, to, n);
-    } else {
-      StoreFloats(v, to);
-    }
-  };
   HWY_ALIGN float scores[kPoolRows * kLanes];
-  const VF old_max = load(max);
+  const VF old_max = LoadLanes<kPartial>(n, max);
   VF new_max = old_max;
   for (int64_t i = 0; i < chunk.num_state; ++i) {
     const float* kv = chunk.state[i] + column;
     PrefetchAhead(kv);
     PrefetchAhead(kv + chunk.state_width);
-    KeepScore(load(kv + chunk.state_width), scores + i * kLanes, new_max);
+    KeepScore(LoadLanes<kPartial>(n, kv + chunk.state_width), scores + i * kLanes, new_max);
   }
   for (int64_t i = chunk.num_state; i < chunk.size; ++i) {
     const Score* score = reinterpret_cast<const Score*>(chunk.score[i]) + column;
     PrefetchAhead(reinterpret_cast<const Kv*>(chunk.kv[i]) + column);
     PrefetchAhead(score);
-    KeepScore(hn::Add(load(score), load(chunk.ape[i] + column)), scores + i * kLanes, new_max);
+    KeepScore(hn::Add(LoadLanes<kPartial>(n, score), LoadLanes<kPartial>(n, chunk.ape[i] + column)),
+              scores + i * kLanes, new_max);
   }
 
   const VF base = SafeMaximum(new_max);
   const VF factor = ExpBelow(old_max, base);
-  VF l = hn::Mul(load(sum), factor);
-  VF y = hn::Mul(load(weighted), factor);
+  VF l = hn::Mul(LoadLanes<kPartial>(n, sum), factor);
+  VF y = hn::Mul(LoadLanes<kPartial>(n, weighted), factor);
   for (int64_t i = 0; i < chunk.num_state; ++i) {
-    AddRow(scores + i * kLanes, base, load(chunk.state[i] + column), l, y);
+    AddRow(scores + i * kLanes, base, LoadLanes<kPartial>(n, chunk.state[i] + column), l, y);
   }
   for (int64_t i = chunk.num_state; i < chunk.size; ++i) {
-    AddRow(scores + i * kLanes, base, load(reinterpret_cast<const Kv*>(chunk.kv[i]) + column), l,
-           y);
+    AddRow(scores + i * kLanes, base,
+           LoadLanes<kPartial>(n, reinterpret_cast<const Kv*>(chunk.kv[i]) + column), l, y);
   }
-  store(new_max, max);
-  store(l, sum);
-  store(y, weighted);
+  StoreLanes<kPartial>(n, new_max, max);
+  StoreLanes<kPartial>(n, l, sum);
+  StoreLanes<kPartial>(n, y, weighted);
 }
 
 // Columns [begin, end); max, sum and weighted are those of the entry.

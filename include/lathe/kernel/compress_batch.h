@@ -34,8 +34,8 @@ struct SeqTokens {
   int64_t end = 0;
   int64_t position = 0;
 
-  constexpr int64_t count() const { return end - begin; }
-  constexpr int64_t end_position() const { return position + count(); }
+  LATHE_INLINE constexpr int64_t count() const { return end - begin; }
+  LATHE_INLINE constexpr int64_t end_position() const { return position + count(); }
 };
 
 LATHE_INLINE SeqTokens TokensOf(const CompressorArgs& args, int64_t seq) {
