@@ -159,7 +159,8 @@ class CompressorProblem {
     const bool wants_partials = c.shard.world > 1 || always_partials;
     Guarded<float> call_partials(static_cast<size_t>(num_entries * 3 * c.head_dim));
     if (wants_partials) {
-      args.partials = Packed(call_partials.data(), num_entries, 3, c.head_dim);
+      args.partials =
+          Packed(num_entries > 0 ? call_partials.data() : nullptr, num_entries, 3, c.head_dim);
     } else {
       args.transform = transform;
       args.cache = cache.cache;

@@ -21,7 +21,10 @@ inline Status CheckWithin(const char* name, int64_t value, int64_t least, int64_
   return OkStatus();
 }
 
-inline bool WantsPartials(const CompressorArgs& args) { return IsGiven(args.partials); }
+// Also of a call that completes no entry, whose partials may be null.
+inline bool WantsPartials(const CompressorArgs& args) {
+  return !args.partials.empty() || args.partials.extent[2] != 0;
+}
 inline bool HasSlotMapping(const CompressorArgs& args) { return IsGiven(args.slot_mapping); }
 
 inline int64_t NumTokens(const CompressorArgs& args) { return args.positions.extent[0]; }
@@ -292,6 +295,7 @@ inline Status CheckDestination(const CompressorArgs& args, const CompressorOptio
     if (has_table) return Invalid("block_table").Must("not be given beside slot_mapping");
     return CheckIndices("slot_mapping", args.slot_mapping, {NumTokens(args)});
   }
+  if (!has_table && NumTokens(args) == 0) return OkStatus();
   return CheckIndices("block_table", args.block_table, {NumSeqs(args), -1});
 }
 
