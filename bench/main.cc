@@ -8,8 +8,10 @@
 //   MlaDecode/heads:H/keys:S/batch:B/format:F/target:T/threads:N/cache:warm|cold[/q_len:Q][/dims:D-Dv]
 //   LatentWrite/tokens:N/from:F/to:G/target:T/threads:N
 //   LatentGather/tokens:N/from:F/to:G/target:T/threads:N
+//   IndexerLogits/rows:R/keys:S/heads:H/format:F/target:T/threads:N
 //   MergeStates/parts:P/tokens:T/heads:H/format:F/target:T/threads:N
 //   QueryPrep/kind:K/tokens:T/target:T/threads:N
+//   Topk/rows:R/columns:L/k:K/target:T/threads:N
 //   Compressor/kind:K/seqs:B/tokens:N/from:F/target:T/threads:N
 //
 // LATHE_TARGET=NAME in the environment keeps one target. LATHE_BENCH_COMPARATORS=0 leaves out what
@@ -75,8 +77,10 @@ int Main(int argc, char** argv) {
   RegisterMlaDecode(harness);
   RegisterLatentWrite(harness);
   RegisterLatentGather(harness);
+  RegisterIndexerLogits(harness);
   RegisterMergeStates(harness);
   RegisterQueryPrep(harness);
+  RegisterTopk(harness);
   RegisterCompressor(harness);
 
   TableReporter table;

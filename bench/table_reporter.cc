@@ -27,6 +27,8 @@ constexpr Column kColumns[] = {
     {"onednn", "vs_onednn", "x%.2f", 1.0},
     {"openblas", "vs_openblas", "x%.2f", 1.0},
     {"scalar", "vs_scalar", "x%.1f", 1.0},
+    {"nth_el.", "vs_nth_element", "x%.1f", 1.0},
+    {"vqselect", "vs_vqselect", "x%.1f", 1.0},
 };
 constexpr int kColumnWidth = 9;
 

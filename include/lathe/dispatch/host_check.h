@@ -35,6 +35,8 @@ constexpr int64_t SaturatingMul(int64_t a, int64_t b) {
   return b != 0 && a > kLargest / b ? kLargest : a * b;
 }
 
+constexpr int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 // The bytes that an array may span: within it, all offsets and numbers of elements are far from
 // overflow, and so are sums of two.
 constexpr int64_t kMaxSpan = PTRDIFF_MAX / 2;

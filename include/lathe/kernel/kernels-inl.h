@@ -13,7 +13,9 @@
 #include "lathe/base/row_transform.h"
 #include "lathe/cache/code_tables.h"
 #include "lathe/cache/formats.h"
+#include "lathe/kernel/indexer_visibility.h"
 #include "lathe/kernel/kernel_table.h"
+#include "lathe/kernel/topk_row.h"
 #include "lathe/kernel/visibility.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -33,6 +35,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 #include "lathe/kernel/latent_gather-inl.h"
 #include "lathe/kernel/query_prep-inl.h"
 #include "lathe/kernel/merge-inl.h"
+#include "lathe/kernel/topk-inl.h"
+#include "lathe/kernel/topk_write-inl.h"
 #include "lathe/kernel/exp2-inl.h"
 #include "lathe/kernel/compress-inl.h"
 #include "lathe/kernel/arithmetic-inl.h"
@@ -49,6 +53,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 #endif
 #include "lathe/kernel/epilogue-inl.h"
 #include "lathe/kernel/attend-inl.h"
+#include "lathe/kernel/indexer_logits-inl.h"
+#include "lathe/kernel/indexer_topk-inl.h"
 // clang-format on
 
 template <class Engine>
@@ -58,6 +64,10 @@ constexpr void AddEngine(detail::KernelTable& table) {
   table.attend_scratch_bytes[kIndex] = AttendScratchBytes<Engine>;
   table.attend[kIndex] = Attend<Engine>;
   table.fold[kIndex] = Fold<A>;
+  table.indexer_scratch_bytes[kIndex] = IndexerScratchBytes<A>;
+  table.index_logits[kIndex] = IndexLogits<A>;
+  table.indexer_topk_scratch_bytes[kIndex] = IndexerTopkScratchBytes<A>;
+  table.index_topk[kIndex] = IndexTopk<A>;
 }
 
 constexpr detail::KernelTable MakeKernels() {
@@ -66,6 +76,11 @@ constexpr detail::KernelTable MakeKernels() {
   table.gather_latents = GatherLatents;
   table.merge = Merge;
   table.prepare_queries = PrepareQueryRows;
+  table.select_topk = SelectTopk;
+  table.select_topk_part = SelectTopkPart;
+  table.merge_topk_parts = MergeTopkParts;
+  table.merge_index_topk = MergeIndexTopk;
+  table.list_index_keys = ListIndexKeys;
   table.compress = CompressEntries;
   table.pool_columns = PoolColumns;
   table.finish_entries = FinishEntries;
@@ -93,7 +108,7 @@ constexpr int64_t kMaxRegisterRows = 8;
 template <class Tile>
 void AttendOnTiles(const AttendCall& call, const AttendTask& task, void* scratch) {
 #if HWY_NATIVE_DOT_BF16
-  const int64_t rows = call.keys.has_indices() ? call.num_heads : task.q_len * call.num_heads;
+  const int64_t rows = (call.is_per_token ? 1 : task.q_len) * call.num_heads;
   if (rows <= kMaxRegisterRows) {
     return Attend<RegisterEngine<BFloat16Arithmetic>>(call, task, scratch);
   }

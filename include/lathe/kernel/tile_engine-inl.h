@@ -5,10 +5,12 @@
 //     A: 16 rows of the cache as they lie, wherever 16 addresses have one stride (pages of 16 and
 //        more); else a copy of them
 //     B: the query, packed once a task:            [row tile][step][pair][row]
+//     A few steps at a time, so that the keys' part stays in L1 while that of the query passes by
 //   P x V   O [row][column]  += P x V
 //     A: P transposed, once a tile of keys:        [row tile][step][row][pair]
-//     B: token pairs of 64 columns of V, which stay in L1 (16 KiB) while all row tiles use them:
+//     B: token pairs of 64 columns of V, which stay in L1 (32 KiB) while all row tiles use them:
 //                                                  [column tile][step][pair][column]
+//     Twice the keys a tile of other engines, since O (256 KiB for 128 rows) is read and written once a tile
 //
 // Slices outside, row tiles inside: the other order would keep P in L1 and stream the eight times
 // larger V from L2 for every 32 rows. Softmax, masks, folding and the column order of O (that of
@@ -19,6 +21,7 @@ class TileEngine {
  public:
   using Arithmetic = BFloat16Arithmetic;
   using Element = bfloat16;
+  static constexpr int64_t kTileKeys = kMaxTileKeys;
 
   // Tiles belong to a thread and hold nothing between tasks: what a caller or another library has
   // set up is neither used nor, by design of the instruction set, kept. On return there are none.
@@ -87,7 +90,10 @@ class TileEngine {
                                                                      : 1;
       TileRun keys[kKeyTiles];
       for (int64_t i = 0; i < num_tiles; ++i) keys[i] = KeyRun(tile.rows + t + i * kTileRows, i);
-      ScoreKeys(keys, num_tiles, fetches ? next.rows + t : nullptr, s + t * s_stride, s_stride);
+      for (int64_t step = 0; step < steps_; step += kScoreSteps) {
+        ScoreKeys(keys, num_tiles, step, fetches ? next.rows + t : nullptr, s + t * s_stride,
+                  s_stride);
+      }
       t += num_tiles * kTileRows;
     }
   }
@@ -117,6 +123,7 @@ class TileEngine {
 
  private:
   static constexpr int64_t kKeyTiles = 4;       // of 16 keys, scored together at most
+  static constexpr int64_t kScoreSteps = 9;     // 18 KiB of 32 keys, and as much of 32 rows
   static constexpr int64_t kSliceColumns = 64;  // what v_columns is a multiple of
   static constexpr int64_t kSliceTiles = kSliceColumns / kTileColumns;
   static constexpr RowGroup kTileGroup = {static_cast<int>(kTileRows / kLanes), 1};
@@ -140,33 +147,49 @@ class TileEngine {
             width_ * static_cast<int64_t>(sizeof(Element))};
   }
 
-  void ScoreKeys(const TileRun* keys, int64_t num_tiles, const std::byte* const* next, float* s,
-                 int64_t s_stride) const {
-    if (num_tiles == kKeyTiles) return ScoreRows<4, 1>(0, keys, next, s, s_stride);
+  // Steps [step, step + kScoreSteps) of up to kKeyTiles tiles of keys against all rows.
+  void ScoreKeys(const TileRun* keys, int64_t num_tiles, int64_t step, const std::byte* const* next,
+                 float* s, int64_t s_stride) const {
+    if (num_tiles == kKeyTiles) return ScoreRows<4, 1>(0, keys, step, next, s, s_stride);
     for (int64_t row_tile = 0; row_tile < row_tiles_; row_tile += 2) {
       const bool is_pair = row_tile + 1 < row_tiles_;
       if (num_tiles == 2) {
-        is_pair ? ScoreRows<2, 2>(row_tile, keys, next, s, s_stride)
-                : ScoreRows<2, 1>(row_tile, keys, next, s, s_stride);
+        is_pair ? ScoreRows<2, 2>(row_tile, keys, step, next, s, s_stride)
+                : ScoreRows<2, 1>(row_tile, keys, step, next, s, s_stride);
       } else {
-        is_pair ? ScoreRows<1, 2>(row_tile, keys, next, s, s_stride)
-                : ScoreRows<1, 1>(row_tile, keys, next, s, s_stride);
+        is_pair ? ScoreRows<1, 2>(row_tile, keys, step, next, s, s_stride)
+                : ScoreRows<1, 1>(row_tile, keys, step, next, s, s_stride);
       }
     }
   }
 
   // The first rows alone fetch the next keys.
   template <int kA, int kB>
-  LATHE_INLINE void ScoreRows(int64_t row_tile, const TileRun* keys, const std::byte* const* next,
-                              float* s, int64_t s_stride) const {
-    constexpr int64_t kAStep = arch::kTileRowBytes;
-    const auto* q = reinterpret_cast<const std::byte*>(q_ + row_tile * steps_ * kTileWords);
-    float* to = s + row_tile * kTileRows;
-    if (row_tile == 0 && next != nullptr) {
-      MultiplyTiles<Tile, kA, kB, kAStep, false, true>(keys, q, steps_, to, s_stride, next);
+  LATHE_INLINE void ScoreRows(int64_t row_tile, const TileRun* keys, int64_t step,
+                              const std::byte* const* next, float* s, int64_t s_stride) const {
+    const bool fetches = row_tile == 0 && next != nullptr;
+    if (step > 0) {
+      fetches ? ScoreSteps<kA, kB, true, true>(row_tile, keys, step, next, s, s_stride)
+              : ScoreSteps<kA, kB, true, false>(row_tile, keys, step, next, s, s_stride);
     } else {
-      MultiplyTiles<Tile, kA, kB, kAStep, false, false>(keys, q, steps_, to, s_stride, nullptr);
+      fetches ? ScoreSteps<kA, kB, false, true>(row_tile, keys, step, next, s, s_stride)
+              : ScoreSteps<kA, kB, false, false>(row_tile, keys, step, next, s, s_stride);
     }
+  }
+
+  template <int kA, int kB, bool kHasSums, bool kPrefetch>
+  LATHE_INLINE void ScoreSteps(int64_t row_tile, const TileRun* keys, int64_t step,
+                               const std::byte* const* next, float* s, int64_t s_stride) const {
+    constexpr int64_t kAStep = arch::kTileRowBytes;
+    const int64_t steps = (std::min)(steps_ - step, kScoreSteps);
+    const auto* q =
+        reinterpret_cast<const std::byte*>(q_ + (row_tile * steps_ + step) * kTileWords);
+    TileRun from[kA];
+    for (int i = 0; i < kA; ++i) from[i] = {keys[i].data + step * kAStep, keys[i].stride};
+    const std::byte* ahead[kA * kTileRows];
+    for (int64_t t = 0; kPrefetch && t < kA * kTileRows; ++t) ahead[t] = next[t] + step * kAStep;
+    MultiplyTiles<Tile, kA, kB, kAStep, kHasSums, kPrefetch>(
+        from, q, steps_, steps, s + row_tile * kTileRows, s_stride, ahead);
   }
 
   template <bool kHasSums>
@@ -178,12 +201,12 @@ class TileEngine {
                           {reinterpret_cast<const std::byte*>(weights + run), arch::kTileRowBytes}};
     const auto* b = reinterpret_cast<const std::byte*>(values_);
     if (num_tiles == 1) {
-      return MultiplyTiles<Tile, 1, kSliceTiles, kTileBytes, kHasSums, false>(a, b, steps, o,
+      return MultiplyTiles<Tile, 1, kSliceTiles, kTileBytes, kHasSums, false>(a, b, steps, steps, o,
                                                                               o_stride, nullptr);
     }
     for (int64_t j = 0; j < kSliceTiles; j += 2) {
       MultiplyTiles<Tile, 2, 2, kTileBytes, kHasSums, false>(
-          a, b + j * steps * kTileBytes, steps, o + j * kTileColumns, o_stride, nullptr);
+          a, b + j * steps * kTileBytes, steps, steps, o + j * kTileColumns, o_stride, nullptr);
     }
   }
 

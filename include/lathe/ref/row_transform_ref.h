@@ -9,27 +9,10 @@
 #include <vector>
 
 #include "lathe/base/row_transform.h"
-#include "lathe/ref/attention_ref.h"
+#include "lathe/ref/elements.h"
 
 namespace lathe {
 namespace ref {
-
-// Elements of arrays of other ranks.
-inline double At(const In<2>& v, int64_t i, int64_t j) {
-  In<3> plane;
-  plane.data = v.data;
-  plane.dtype = v.dtype;
-  plane.stride[1] = v.stride[0];
-  plane.stride[2] = v.stride[1];
-  return At(plane, 0, i, j);
-}
-inline double At(const In<1>& v, int64_t i) {
-  In<2> matrix;
-  matrix.data = v.data;
-  matrix.dtype = v.dtype;
-  matrix.stride[1] = v.stride[0];
-  return At(matrix, 0, i);
-}
 
 inline std::vector<double> NormRow(const RowNorm& norm, std::vector<double> row) {
   if (norm.kind == NormKind::kNone) return row;
