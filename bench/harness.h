@@ -120,6 +120,7 @@ void RegisterIndexer(Harness& harness);
 void RegisterMergeStates(Harness& harness);
 void RegisterQueryPrep(Harness& harness);
 void RegisterTopk(Harness& harness);
+void RegisterCompressor(Harness& harness);
 
 }  // namespace lathe::bench
 

@@ -13,6 +13,7 @@
 //   MergeStates/parts:P/tokens:T/heads:H/format:F/target:T/threads:N
 //   QueryPrep/kind:K/tokens:T/target:T/threads:N
 //   Topk/rows:R/columns:L/k:K/target:T/threads:N
+//   Compressor/kind:K/seqs:B/tokens:N/from:F/target:T/threads:N
 //
 // LATHE_TARGET=NAME in the environment keeps one target. LATHE_BENCH_COMPARATORS=0 leaves out what
 // decode is compared with (rows of the best target are); ONEDNN_MAX_CPU_ISA and OPENBLAS_CORETYPE
@@ -81,6 +82,7 @@ int Main(int argc, char** argv) {
   RegisterMergeStates(harness);
   RegisterQueryPrep(harness);
   RegisterTopk(harness);
+  RegisterCompressor(harness);
 
   TableReporter table;
   if (!is_list) {
