@@ -117,6 +117,8 @@ void RegisterMlaDecode(Harness& harness);
 void RegisterLatentWrite(Harness& harness);
 void RegisterLatentGather(Harness& harness);
 void RegisterMergeStates(Harness& harness);
+void RegisterSparseMla(Harness& harness);
+void RegisterSlidingWindow(Harness& harness);
 
 }  // namespace lathe::bench
 

@@ -6,6 +6,8 @@
 // Rows are named
 //
 //   MlaDecode/heads:H/keys:S/batch:B/format:F/target:T/threads:N/cache:warm|cold[/q_len:Q][/dims:D-Dv]
+//   SparseMla/heads:H/keys:K/context:L/batch:B/format:F/target:T/threads:N/cache:warm|cold[/precision:bf16]
+//   V4Decode/model:flash|pro/layer:window|ratio4|ratio128/context:L/batch:B/format:F/target:T/threads:N
 //   LatentWrite/tokens:N/from:F/to:G/target:T/threads:N
 //   LatentGather/tokens:N/from:F/to:G/target:T/threads:N
 //   MergeStates/parts:P/tokens:T/heads:H/format:F/target:T/threads:N
@@ -74,6 +76,8 @@ int Main(int argc, char** argv) {
   RegisterLatentWrite(harness);
   RegisterLatentGather(harness);
   RegisterMergeStates(harness);
+  RegisterSparseMla(harness);
+  RegisterSlidingWindow(harness);
 
   TableReporter table;
   if (!is_list) {
