@@ -30,7 +30,7 @@ LayeredCache::LayeredCache(const CacheSpec& spec, Harness& harness)
     : spec_(spec),
       blocks_per_seq_(Blocks(spec.keys)),
       layer_bytes_(spec.layer_bytes()),
-      memory_(static_cast<size_t>(spec.layers * layer_bytes_)),
+      memory_(static_cast<size_t>(spec.bytes())),
       block_table_(static_cast<size_t>(spec.batch * blocks_per_seq_)),
       seq_lens_(static_cast<size_t>(spec.batch), static_cast<int32_t>(spec.keys)) {
   std::iota(block_table_.begin(), block_table_.end(), 0);

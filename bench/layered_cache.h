@@ -50,6 +50,7 @@ struct CacheSpec {
   int64_t record_bytes() const;  // of the first part of a page
   int64_t token_bytes() const;   // of all parts
   int64_t layer_bytes() const;
+  int64_t bytes() const { return layers * layer_bytes(); }
 };
 
 MlaDecodeOptions OptionsOf(Target target);

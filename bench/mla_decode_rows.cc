@@ -137,14 +137,10 @@ bool IsDefault(const Harness& harness, const Case& c) {
 
 void RegisterCase(Harness& harness, const Case& c, const CacheSlot& slot) {
   if (!harness.Wants(IsDefault(harness, c))) return;
-  const int64_t layer_bytes = c.spec.layer_bytes();
-  if (c.is_warm && layer_bytes > static_cast<int64_t>(harness.machine().llc_bytes)) return;
-  if (c.spec.layers * layer_bytes > static_cast<int64_t>(harness.memory_budget())) {
-    harness.SkipForMemory();
-    return;
-  }
-  harness.Register(
-      c.Name(), [c, &harness, slot](benchmark::State& state) { RunRow(state, c, harness, slot); });
+  if (c.is_warm && c.spec.layer_bytes() > static_cast<int64_t>(harness.machine().llc_bytes)) return;
+  harness.RegisterLarge(c.Name(), c.spec.bytes(), [c, &harness, slot](benchmark::State& state) {
+    RunRow(state, c, harness, slot);
+  });
 }
 
 }  // namespace

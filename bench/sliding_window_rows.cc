@@ -157,12 +157,9 @@ bool IsDefault(const Harness& harness, const Case& c) {
 
 void RegisterCase(Harness& harness, const Case& c, const Slots& slots) {
   if (!harness.IsOneOrAll(c.threads) || !harness.Wants(IsDefault(harness, c))) return;
-  const int64_t bytes =
-      c.window.layers * c.window.layer_bytes() + c.entries.layers * c.entries.layer_bytes();
-  if (bytes > static_cast<int64_t>(harness.memory_budget())) return harness.SkipForMemory();
-  harness.Register(c.Name(), [c, &harness, slots](benchmark::State& state) {
-    RunRow(state, c, harness, slots);
-  });
+  harness.RegisterLarge(
+      c.Name(), c.window.bytes() + c.entries.bytes(),
+      [c, &harness, slots](benchmark::State& state) { RunRow(state, c, harness, slots); });
 }
 
 }  // namespace

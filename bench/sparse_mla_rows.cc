@@ -101,12 +101,9 @@ void RegisterCase(Harness& harness, const Case& c, const Slots& slots) {
   if (!harness.IsOneOrAll(c.threads) || !harness.Wants(IsDefault(harness, c))) return;
   if (c.is_warm && c.dense.layer_bytes() > static_cast<int64_t>(harness.machine().llc_bytes))
     return;
-  const int64_t bytes =
-      c.spec.layers * c.spec.layer_bytes() + c.dense.layers * c.dense.layer_bytes();
-  if (bytes > static_cast<int64_t>(harness.memory_budget())) return harness.SkipForMemory();
-  harness.Register(c.Name(), [c, &harness, slots](benchmark::State& state) {
-    RunRow(state, c, harness, slots);
-  });
+  harness.RegisterLarge(
+      c.Name(), c.spec.bytes() + c.dense.bytes(),
+      [c, &harness, slots](benchmark::State& state) { RunRow(state, c, harness, slots); });
 }
 
 }  // namespace
