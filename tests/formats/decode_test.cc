@@ -61,7 +61,7 @@ TEST_CASE("bf16 products on request are those of the rows as bfloat16", "[format
 }
 
 // What lies past a sequence's end is 0xFF: NaN codes, NaN scales.
-TEST_CASE("A1: tail rows of a page are not read, in every format", "[formats]") {
+TEST_CASE("A1: tail rows of a page are not read, in every format", "[formats][A1]") {
   const FormatRow row = GENERATE(from_range(kFormats));
   const int64_t block_size = GENERATE(4, 64);
   const int64_t seq_len = GENERATE(1, 5, 63, 64, 65);
@@ -86,7 +86,7 @@ TEST_CASE("A1: tail rows of a page are not read, in every format", "[formats]") 
   }
 }
 
-TEST_CASE("A3: holes of an index list and poisoned slots, in every format", "[formats]") {
+TEST_CASE("A3: holes of an index list and poisoned slots, in every format", "[formats][A3]") {
   const FormatRow row = GENERATE(from_range(kFormats));
   const int32_t filler = GENERATE(-1, 64, 2147480000, std::numeric_limits<int32_t>::min());
   CAPTURE(row.name, filler);
@@ -122,7 +122,7 @@ TEST_CASE("A3: holes of an index list and poisoned slots, in every format", "[fo
   }
 }
 
-TEST_CASE("A5: pages past 2^31 and 2^32 bytes, in every format", "[formats]") {
+TEST_CASE("A5: pages past 2^31 and 2^32 bytes, in every format", "[formats][A5]") {
   const FormatRow row = GENERATE(from_range(kFormats));
   CAPTURE(row.name);
   constexpr int64_t kBlockSize = 64;

@@ -212,7 +212,7 @@ TEST_CASE("records are what the scalar codecs make of a token", "[formats]") {
   }
 }
 
-TEST_CASE("A4: skipped slots and all bytes between records keep their values", "[formats]") {
+TEST_CASE("A4: skipped slots and all bytes between records keep their values", "[formats][A4]") {
   const FormatRow row = GENERATE(from_range(kFormats));
   CAPTURE(row.name);
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -244,7 +244,7 @@ TEST_CASE("A4: skipped slots and all bytes between records keep their values", "
   }
 }
 
-TEST_CASE("A20: e4m3 codes", "[formats]") {
+TEST_CASE("A20: e4m3 codes", "[formats][A20]") {
   struct Known {
     float x;
     int code;
@@ -276,7 +276,7 @@ TEST_CASE("A20: e4m3 codes", "[formats]") {
   }
 }
 
-TEST_CASE("A21: tiles of zeros and of tiny numbers have finite scales", "[formats]") {
+TEST_CASE("A21: tiles of zeros and of tiny numbers have finite scales", "[formats][A21]") {
   const FormatRow row = GENERATE(from_range(kFormats));
   const float rest = GENERATE(0.0f, 1.0f);
   const float tile = GENERATE(0.0f, 1e-40f);

@@ -147,7 +147,7 @@ TEMPLATE_TEST_CASE("gather of rows of any width", "[gather]", float, float16, bf
   }
 }
 
-TEST_CASE("A5: gather from pages past 2^31 and 2^32 bytes, in every format", "[gather]") {
+TEST_CASE("A5: gather from pages past 2^31 and 2^32 bytes, in every format", "[gather][A5]") {
   const FormatRow row = GENERATE(from_range(kFormats));
   CAPTURE(row.name);
   constexpr int64_t kBlockSize = 64;

@@ -106,7 +106,7 @@ TEST_CASE("pages of many layers in one call", "[gather]") {
   }
 }
 
-TEST_CASE("A5: pages past 2^31 and 2^32 bytes are copied", "[gather]") {
+TEST_CASE("A5: pages past 2^31 and 2^32 bytes are copied", "[gather][A5]") {
   constexpr int64_t kPage = 42000, kNum = 102300;
   SparseMemory memory(static_cast<size_t>(kPage * kNum));
   const Guarded<int32_t> pairs(std::vector<int32_t>{51131, 102299, 102298, 3});
