@@ -216,6 +216,10 @@ TEST_CASE("no tokens need no data", "[query_prep]") {
   args.q.extent[1] = args.out.extent[1] = 8;
   args.q.extent[2] = args.out.extent[2] = 128;
   REQUIRE(PrepareQueries(args).ok());
+  // Nor columns: found by a fuzzer, as a division by their number.
+  const float q = 0.0f;
+  args.q = Packed(&q, 0, 8, 0);
+  REQUIRE(PrepareQueries(args).ok());
 }
 
 }  // namespace

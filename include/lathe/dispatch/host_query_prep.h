@@ -135,7 +135,9 @@ inline Status PrepareQueries(const QueryPrepArgs& args, const QueryPrepOptions& 
   const int64_t num_rows =
       has_q ? args.q.extent[0] * args.q.extent[1] : args.weights.extent[0] * args.weights.extent[1];
   // Some 5 us, from where on a second thread pays.
-  const int64_t grain = (std::max)(int64_t{1}, 16384 / (has_q ? args.q.extent[2] : 4));
+  // Without rows nothing has been checked, and they may have no columns.
+  const int64_t columns = has_q ? (std::max)(int64_t{1}, args.q.extent[2]) : 4;
+  const int64_t grain = (std::max)(int64_t{1}, 16384 / columns);
   ForEachRange(executor, num_rows, grain, [&](int64_t begin, int64_t end) {
     kernels->prepare_queries(args, options, begin, end);
   });
