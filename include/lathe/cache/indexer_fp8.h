@@ -54,12 +54,18 @@ void DecodeRecord(IndexerFp8, const std::byte* record, const std::byte* side, in
 inline void EncodeRecord(IndexerFp8, const TokenRow& token, const ScaleRule& rule,
                          std::byte* record, std::byte* side) {
   using F = IndexerFp8;
-  float x[F::kWidth];
-  token.Load(0, F::kWidth, x);
-  const float amax = FiniteMax(x, F::kWidth);
-  const float scale = rule.power_of_two ? ToFloat(PowerOfTwoScale(amax)) : IndexerScale(amax);
-  QuantizeTile<float8_e4m3fn>(x, F::kWidth, scale, record);
-  std::memcpy(side, &scale, sizeof(scale));
+  token.Visit<F::kWidth>(0, [&](const auto* x) {
+    float amax;
+    FiniteMaxima<F::kWidth, 1>(x, &amax);
+    const float8_e8m0 power = PowerOfTwoScale(amax);
+    const float scale = rule.power_of_two ? ToFloat(power) : IndexerScale(amax);
+    if (rule.power_of_two) {
+      QuantizeTiles<float8_e4m3fn, F::kWidth, 1>(x, &power, record);
+    } else {
+      QuantizeTiles<float8_e4m3fn, F::kWidth, 1>(x, &scale, record);
+    }
+    std::memcpy(side, &scale, sizeof(scale));
+  });
 }
 
 #endif  // LATHE_TARGET_PASS

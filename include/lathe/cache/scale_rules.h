@@ -37,10 +37,16 @@ LATHE_INLINE constexpr float ExactScale(float amax) noexcept {
   return amax > kSmallest * kLargestE4m3 ? amax / kLargestE4m3 : kSmallest;
 }
 
-// 2^ceil(log2(max(amax, 1e-4) / 448)): the floor is on amax, before the division. No float is so
-// near to a power of two that the rounding of the quotient would hide on which side of it it lies.
+// 2^ceil(log2(x / largest)), largest and quotient normal floats: whether the mantissa of x is above
+// that of `largest` says on which side of a power of two the quotient lies.
+LATHE_INLINE constexpr float8_e8m0 CeilPowerOfTwoQuotient(float x, float largest) noexcept {
+  const uint32_t distance = detail::BitsOf(x) - detail::BitsOf(largest) + detail::kFloatMantissa;
+  return float8_e8m0{static_cast<uint8_t>((distance >> detail::kFloatMantissaBits) + 127)};
+}
+
+// 2^ceil(log2(max(amax, 1e-4) / 448)): the floor is on amax, before the division.
 LATHE_INLINE constexpr float8_e8m0 PowerOfTwoScale(float amax) noexcept {
-  return CeilPowerOfTwo((amax > 1e-4f ? amax : 1e-4f) / kLargestE4m3);
+  return CeilPowerOfTwoQuotient(amax > 1e-4f ? amax : 1e-4f, kLargestE4m3);
 }
 
 // max(amax, 1e-4) / 448, of the keys of an indexer.
@@ -65,7 +71,7 @@ LATHE_INLINE constexpr float8_e4m3fn E2m1Scale(float amax) noexcept {
 LATHE_INLINE constexpr float8_e8m0 E2m1PowerOfTwoScale(float amax) noexcept {
   if (!(amax < (std::numeric_limits<float>::infinity)())) return float8_e8m0{255};
   constexpr float kFloor = kLargestE2m1 * (std::numeric_limits<float>::min)();
-  return CeilPowerOfTwo((amax > kFloor ? amax : kFloor) / kLargestE2m1);
+  return CeilPowerOfTwoQuotient(amax > kFloor ? amax : kFloor, kLargestE2m1);
 }
 
 LATHE_INLINE constexpr bool IsPowerOfTwo(float scale) noexcept {
