@@ -189,11 +189,12 @@ LATHE_INLINE V16 EncodeColumns(const bfloat16* x, int64_t c, const Quotient& quo
       d16, hn::BitCast(d16, hn::Or(even_codes, hn::ShiftLeft<16>(odd_codes))), columns);
 }
 
-// Powers of two, by their exponent fields, 27..227, for bfloat16 numbers: those and their codes fit in
-// lanes of 16 bits, and dividing is subtracting.
+// Powers of two for bfloat16 numbers: those and their codes fit in lanes of 16 bits, and dividing is
+// subtracting. Each is given by the bfloat16 that it makes the least normal code, whose exponent field
+// is 3 or more and that of its anchor below 255.
 template <int64_t kTile>
 struct PowersOfTwo {
-  const uint8_t* fields;
+  const uint32_t* least;
 };
 
 template <class Code, bool kFits, int64_t kTile>
@@ -203,17 +204,18 @@ LATHE_INLINE V16 EncodeColumns(const bfloat16* x, int64_t c, const PowersOfTwo<k
   constexpr int kDropped = 7 - F::kNumMantissaBits;
   const U16x2 d;
   const I16x2 di;
-  const int least = kLeastNormal<Code> - detail::kFloatBias + scales.fields[c / kTile];
+  const uint32_t least = scales.least[c / kTile];
   const V16 bits = hn::LoadU(d, &x[c].bits);
   const V16 magnitude = hn::And(bits, hn::Set(d, uint16_t{0x7FFF}));
-  const V16 distance = hn::Sub(magnitude, hn::Set(d, static_cast<uint16_t>(least << 7)));
+  const V16 distance = hn::Sub(magnitude, hn::Set(d, static_cast<uint16_t>(least)));
   V16 code = NormalCodes<Code, kDropped>(d, distance);
   constexpr auto kLargest = static_cast<uint16_t>(kLargestDistance<Code, kDropped>);
   const auto is_other = hn::Gt(distance, hn::Set(d, kLargest));
   if (HWY_UNLIKELY(!hn::AllFalse(d, is_other))) {
     const U32 du;
     const F32 df;
-    const VF anchor = hn::BitCast(df, hn::Set(du, AnchorBits(least, F::kDroppedBits)));
+    const VF anchor =
+        hn::BitCast(df, hn::Set(du, AnchorBits(static_cast<int>(least >> 7), F::kDroppedBits)));
     const VU pairs = hn::BitCast(du, magnitude);
     const VF even = hn::Add(hn::BitCast(df, hn::ShiftLeft<16>(pairs)), anchor);
     const VF odd = hn::Add(hn::BitCast(df, hn::And(pairs, hn::Set(du, 0xFFFF0000u))), anchor);

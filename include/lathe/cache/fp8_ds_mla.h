@@ -62,17 +62,15 @@ inline void EncodeRecord(Fp8DsMla, const TokenRow& token, const ScaleRule& rule,
                          std::byte*) {
   using F = Fp8DsMla;
   token.Visit<F::kLatent>(0, [&](const auto* x) {
-    float amax[F::kTiles], scales[F::kTiles];
-    FiniteMaxima<F::kTile, F::kTiles>(x, amax);
+    float scales[F::kTiles];
     if (rule.power_of_two) {
-      float8_e8m0 powers[F::kTiles];
-      for (int64_t i = 0; i < F::kTiles; ++i) {
-        powers[i] = PowerOfTwoScale(amax[i]);
-        scales[i] = ToFloat(powers[i]);
-      }
-      QuantizeTiles<float8_e4m3fn, F::kTile, F::kTiles>(x, powers, record);
+      std::byte powers[F::kTiles];
+      QuantizePowerOfTwoTiles<F::kTile, F::kTiles>(x, record, powers);
+      for (int64_t i = 0; i < F::kTiles; ++i) scales[i] = detail::DecodeAt<float8_e8m0>(powers, i);
     } else {
-      for (int64_t i = 0; i < F::kTiles; ++i) scales[i] = ExactScale(amax[i]);
+      HWY_ALIGN uint32_t amax[Padded(F::kTiles)];
+      FiniteMaxima<F::kTile, F::kTiles>(x, amax);
+      for (int64_t i = 0; i < F::kTiles; ++i) scales[i] = ExactScale(detail::FloatOf(amax[i]));
       QuantizeTiles<float8_e4m3fn, F::kTile, F::kTiles>(x, scales, record);
     }
     std::memcpy(record + F::kLatent, scales, sizeof(scales));

@@ -55,13 +55,15 @@ inline void EncodeRecord(IndexerFp8, const TokenRow& token, const ScaleRule& rul
                          std::byte* record, std::byte* side) {
   using F = IndexerFp8;
   token.Visit<F::kWidth>(0, [&](const auto* x) {
-    float amax;
-    FiniteMaxima<F::kWidth, 1>(x, &amax);
-    const float8_e8m0 power = PowerOfTwoScale(amax);
-    const float scale = rule.power_of_two ? ToFloat(power) : IndexerScale(amax);
+    float scale;
     if (rule.power_of_two) {
-      QuantizeTiles<float8_e4m3fn, F::kWidth, 1>(x, &power, record);
+      std::byte power;
+      QuantizePowerOfTwoTiles<F::kWidth, 1>(x, record, &power);
+      scale = detail::DecodeAt<float8_e8m0>(&power, 0);
     } else {
+      HWY_ALIGN uint32_t amax[Padded(1)];
+      FiniteMaxima<F::kWidth, 1>(x, amax);
+      scale = IndexerScale(detail::FloatOf(amax[0]));
       QuantizeTiles<float8_e4m3fn, F::kWidth, 1>(x, &scale, record);
     }
     std::memcpy(side, &scale, sizeof(scale));

@@ -15,8 +15,9 @@ HWY_NOINLINE void QuantizeTile(const From* HWY_RESTRICT x, int64_t n, float scal
       i = EncodeVectors<Code, kPacked, false>(x, n, Divide<OneScale>{divisor}, codes);
     } else if constexpr (std::is_same_v<From, bfloat16>) {
       constexpr int64_t kAll = int64_t{1} << 62;
-      const auto field = static_cast<uint8_t>(detail::BitsOf(scale) >> detail::kFloatMantissaBits);
-      i = EncodeVectors<Code, kPacked, false>(x, n, PowersOfTwo<kAll>{&field}, codes);
+      const uint32_t least = (detail::BitsOf(scale) >> 16) +
+                             (static_cast<uint32_t>(kLeastNormal<Code> - detail::kFloatBias) << 7);
+      i = EncodeVectors<Code, kPacked, false>(x, n, PowersOfTwo<kAll>{&least}, codes);
     } else {
       const OneScale factor{hn::Set(F32(), 1.0f / scale)};
       i = EncodeVectors<Code, kPacked, false>(x, n, Multiply<OneScale>{factor}, codes);
@@ -33,36 +34,49 @@ HWY_NOINLINE void QuantizeTile(const From* HWY_RESTRICT x, int64_t n, float scal
   }
 }
 
-// Tiles with a scale each that fits them; powers of two as bytes.
+// Lengths of arrays of one value a tile that are worked on by whole vectors.
+constexpr int64_t Padded(int64_t tiles) { return RoundUp(tiles, kLanes); }
+
+// Tiles with a power of two each, given by its exponent field, that fits them.
 template <class Code, int64_t kTile, int64_t kTiles, bool kPacked = false, class From>
-LATHE_INLINE void QuantizeTiles(const From* HWY_RESTRICT x, const float8_e8m0* scales,
-                                std::byte* HWY_RESTRICT codes) {
+LATHE_INLINE void QuantizeByPowers(const From* HWY_RESTRICT x, const uint32_t* fields,
+                                   std::byte* HWY_RESTRICT codes) {
 #if HWY_TARGET != HWY_SCALAR
-  uint8_t fields[kTiles];
-  float inverses[kTiles];
-  bool is_usual = true;
-  for (int64_t i = 0; i < kTiles; ++i) {
-    fields[i] = scales[i].bits;
-    inverses[i] = detail::FloatOf((254u - fields[i]) << detail::kFloatMantissaBits);
-    is_usual = is_usual && fields[i] >= 27 && fields[i] <= 227;
+  constexpr bool kIsBFloat16 = std::is_same_v<From, bfloat16>;
+  const U32 du;
+  HWY_ALIGN uint32_t steps[Padded(kTiles)];  // what the quotients are told: least or inverse
+  auto is_unusual = hn::MaskFalse(du);
+  for (int64_t i = 0; i < kTiles; i += kLanes) {
+    const VU field = hn::Load(du, fields + i);
+    is_unusual = hn::Or(is_unusual, hn::Gt(hn::Sub(field, hn::Set(du, 27u)), hn::Set(du, 200u)));
+    constexpr auto kOffset = static_cast<uint32_t>(kLeastNormal<Code> - detail::kFloatBias);
+    if constexpr (kIsBFloat16) {
+      hn::Store(hn::ShiftLeft<7>(hn::Add(field, hn::Set(du, kOffset))), du, steps + i);
+    } else {
+      const VU inverse = hn::Sub(hn::Set(du, 254u), field);
+      hn::Store(hn::ShiftLeft<detail::kFloatMantissaBits>(inverse), du, steps + i);
+    }
   }
-  if (HWY_LIKELY(is_usual)) {
-    if constexpr (std::is_same_v<From, bfloat16>) {
-      EncodeVectors<Code, kPacked, true>(x, kTile * kTiles, PowersOfTwo<kTile>{fields}, codes);
+  if (HWY_LIKELY(hn::AllFalse(du, is_unusual))) {
+    if constexpr (kIsBFloat16) {
+      EncodeVectors<Code, kPacked, true>(x, kTile * kTiles, PowersOfTwo<kTile>{steps}, codes);
     } else {
       using Scales = TileScales<kTile, true>;
+      float inverses[kTiles];
+      std::memcpy(inverses, steps, sizeof(inverses));
       EncodeVectors<Code, kPacked, true>(x, kTile * kTiles, Multiply<Scales>{{inverses}}, codes);
     }
     return;
   }
 #endif
   for (int64_t i = 0; i < kTiles; ++i) {
-    QuantizeTile<Code, kPacked>(x + i * kTile, kTile, ToFloat(scales[i]),
+    const float8_e8m0 scale{static_cast<uint8_t>(fields[i])};
+    QuantizeTile<Code, kPacked>(x + i * kTile, kTile, ToFloat(scale),
                                 codes + i * kTile / (kPacked ? 2 : 1));
   }
 }
 
-// Any scales.
+// Tiles with any scale each that fits them.
 template <class Code, int64_t kTile, int64_t kTiles, bool kPacked = false, class From>
 LATHE_INLINE void QuantizeTiles(const From* HWY_RESTRICT x, const float* scales,
                                 std::byte* HWY_RESTRICT codes) {
@@ -108,7 +122,7 @@ LATHE_INLINE void FoldNeighbours(D d, hn::Vec<D>* v) {
 
 #endif
 
-// maxima[i] = the largest magnitude of tile i. Vertically as far as a tile is wider than a vector,
+// maxima[i] = the largest magnitude of tile i, and those of some tile in the padding. Vertically as far as a tile is wider than a vector,
 // then by neighbours, all tiles at once: reductions one by one are long chains.
 template <int64_t kTile, int64_t kTiles, class From>
 LATHE_INLINE void TileMaxima(const From* x, uint32_t* maxima) {
@@ -134,8 +148,13 @@ LATHE_INLINE void TileMaxima(const From* x, uint32_t* maxima) {
   FoldNeighbours<kVectors, kRounds>(d, v);
   HWY_ALIGN T max[RoundUp(kTiles, kN)];
   for (int64_t i = 0; i * kN < kTiles; ++i) hn::Store(v[i], d, max + i * kN);
-  for (int64_t i = 0; i < kTiles; ++i) {
-    maxima[i] = static_cast<uint32_t>(max[i]) << (32 - 8 * static_cast<int>(sizeof(T)));
+  for (int64_t i = 0; i < kTiles; i += kLanes) {
+    if constexpr (sizeof(T) == 2) {
+      const auto half = hn::LoadU(U16(), reinterpret_cast<const uint16_t*>(max) + i);
+      hn::Store(hn::ShiftLeft<16>(hn::PromoteTo(U32(), half)), U32(), maxima + i);
+    } else {
+      hn::Store(hn::LoadU(U32(), reinterpret_cast<const uint32_t*>(max) + i), U32(), maxima + i);
+    }
   }
 #else
   for (int64_t i = 0; i < kTiles; ++i) {
@@ -147,36 +166,64 @@ LATHE_INLINE void TileMaxima(const From* x, uint32_t* maxima) {
 #endif
 }
 
-// The amax of each tile: NaN do not count, they keep their own code; an infinity counts as the
+// The amax of each tile as bits: NaN do not count, they keep their own code; an infinity counts as the
 // largest float, so that it stays huge and everything else becomes small beside it.
 template <int64_t kTile, int64_t kTiles, class From>
-LATHE_INLINE void FiniteMaxima(const From* x, float* amax) {
-  uint32_t maxima[kTiles];
+LATHE_INLINE void FiniteMaxima(const From* x, uint32_t* maxima) {
+  const U32 du;
   TileMaxima<kTile, kTiles>(x, maxima);
+  auto is_nan = hn::MaskFalse(du);
+  for (int64_t i = 0; i < kTiles; i += kLanes) {
+    const VU max = hn::Load(du, maxima + i);
+    is_nan = hn::Or(is_nan, hn::Gt(max, hn::Set(du, detail::kFloatInfinity)));
+    hn::Store(hn::Min(max, hn::Set(du, detail::kFloatInfinity - 1)), du, maxima + i);
+  }
+  if (HWY_LIKELY(hn::AllFalse(du, is_nan))) return;
   for (int64_t i = 0; i < kTiles; ++i) {
-    uint32_t max = maxima[i];
-    if (HWY_UNLIKELY(max > detail::kFloatInfinity)) {
-      max = 0;
-      for (int64_t c = i * kTile; c < (i + 1) * kTile; ++c) {
-        const uint32_t magnitude = MagnitudeOf(x[c]);
-        if (magnitude <= detail::kFloatInfinity) max = (std::max)(max, magnitude);
-      }
+    maxima[i] = 0;
+    for (int64_t c = i * kTile; c < (i + 1) * kTile; ++c) {
+      const uint32_t magnitude = MagnitudeOf(x[c]);
+      if (magnitude <= detail::kFloatInfinity) maxima[i] = (std::max)(maxima[i], magnitude);
     }
-    amax[i] = detail::FloatOf((std::min)(max, detail::kFloatInfinity - 1));
+    maxima[i] = (std::min)(maxima[i], detail::kFloatInfinity - 1);
   }
 }
 
-// Tiles of e4m3 codes, each with a power of two: codes to `codes`, a scale byte each to `scales`.
+// CeilPowerOfTwoQuotient(max(amax, floor), largest) of each tile: exponent fields and bytes.
+template <int64_t kTiles>
+LATHE_INLINE void PowerOfTwoScales(const uint32_t* amax, float floor, float largest,
+                                   uint32_t* fields, std::byte* bytes) {
+  const U32 du;
+  const hn::Rebind<uint8_t, U32> d8;
+  uint8_t padded[Padded(kTiles)];
+  const VU offset = hn::Set(du, detail::kFloatMantissa - detail::BitsOf(largest));
+  for (int64_t i = 0; i < kTiles; i += kLanes) {
+    const VU max = hn::Max(hn::Load(du, amax + i), hn::Set(du, detail::BitsOf(floor)));
+    // Up to half of the least scale: no borrow goes beyond the exponent field.
+    const VU quotient = hn::ShiftRight<detail::kFloatMantissaBits>(
+        hn::Add(hn::Add(max, offset), hn::Set(du, uint32_t{127} << detail::kFloatMantissaBits)));
+    const auto is_finite = hn::Lt(max, hn::Set(du, detail::kFloatInfinity));
+    const VU field = hn::IfThenElse(is_finite, quotient, hn::Set(du, 255u));
+    hn::Store(field, du, fields + i);
+    hn::StoreU(hn::TruncateTo(d8, field), d8, padded + i);
+  }
+  std::memcpy(bytes, padded, static_cast<size_t>(kTiles));
+}
+
+// Tiles of e4m3 codes, each with PowerOfTwoScale(amax): codes to `codes`, a scale byte each to
+// `scales`.
+template <int64_t kTile, int64_t kTiles, class From>
+LATHE_INLINE void QuantizePowerOfTwoTiles(const From* x, std::byte* codes, std::byte* scales) {
+  HWY_ALIGN uint32_t amax[Padded(kTiles)], fields[Padded(kTiles)];
+  FiniteMaxima<kTile, kTiles>(x, amax);
+  PowerOfTwoScales<kTiles>(amax, kFloorE4m3, kLargestE4m3, fields, scales);
+  QuantizeByPowers<float8_e4m3fn, kTile, kTiles>(x, fields, codes);
+}
+
 template <int64_t kTile, int64_t kTiles>
 void EncodePowerOfTwoTiles(const TokenRow& token, std::byte* codes, std::byte* scales) {
-  token.Visit<kTile * kTiles>(0, [&](const auto* x) {
-    float amax[kTiles];
-    float8_e8m0 scale[kTiles];
-    FiniteMaxima<kTile, kTiles>(x, amax);
-    for (int64_t i = 0; i < kTiles; ++i) scale[i] = PowerOfTwoScale(amax[i]);
-    std::memcpy(scales, scale, sizeof(scale));
-    QuantizeTiles<float8_e4m3fn, kTile, kTiles>(x, scale, codes);
-  });
+  token.Visit<kTile * kTiles>(
+      0, [&](const auto* x) { QuantizePowerOfTwoTiles<kTile, kTiles>(x, codes, scales); });
 }
 
 // E2m1Scale of each amax, given as bits.
@@ -215,7 +262,7 @@ template <int64_t kTiles>
 void EncodeNvfp4Tiles(const TokenRow& token, std::byte* packed, float8_e4m3fn* scales) {
   constexpr int64_t kTile = 16;
   token.Visit<kTile * kTiles>(0, [&](const auto* x) {
-    uint32_t amax[kTiles];
+    HWY_ALIGN uint32_t amax[Padded(kTiles)];
     float scale[kTiles];
     TileMaxima<kTile, kTiles>(x, amax);
     E2m1Scales<kTiles>(amax, scales);
@@ -240,12 +287,10 @@ void EncodeNvfp4Tiles(const TokenRow& token, std::byte* packed, float8_e4m3fn* s
 template <int64_t kTile, int64_t kTiles>
 void EncodeMxfp4Tiles(const TokenRow& token, std::byte* packed, std::byte* scales) {
   token.Visit<kTile * kTiles>(0, [&](const auto* x) {
-    uint32_t amax[kTiles];
-    float8_e8m0 scale[kTiles];
+    HWY_ALIGN uint32_t amax[Padded(kTiles)], fields[Padded(kTiles)];
     TileMaxima<kTile, kTiles>(x, amax);
-    for (int64_t i = 0; i < kTiles; ++i) scale[i] = E2m1PowerOfTwoScale(detail::FloatOf(amax[i]));
-    std::memcpy(scales, scale, sizeof(scale));
-    QuantizeTiles<float4_e2m1, kTile, kTiles, true>(x, scale, packed);
+    PowerOfTwoScales<kTiles>(amax, kFloorE2m1, kLargestE2m1, fields, scales);
+    QuantizeByPowers<float4_e2m1, kTile, kTiles, true>(x, fields, packed);
     ClearTilesOfNaN<kTile, kTiles>(amax, packed);
   });
 }
