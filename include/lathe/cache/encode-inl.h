@@ -7,13 +7,6 @@
 //   any              a tile's                 Correct: a product, corrected  32 bits
 //   any              any                      a division                     32 bits
 
-#if HWY_TARGET != HWY_SCALAR
-
-using U16x2 = hn::Repartition<uint16_t, F32>;  // two columns in place of a float
-using I16x2 = hn::RebindToSigned<U16x2>;
-using V16 = hn::Vec<U16x2>;
-constexpr int64_t kColumns = 2 * kLanes;  // that are encoded at once
-
 // The exponent field of the least float that is a normal code, and where codes lie in the mantissas
 // of numbers whose last place is the least code: adding such an anchor rounds to subnormal codes.
 // float's own subnormals are nothing beside it, flushed or not.
@@ -83,6 +76,13 @@ LATHE_INLINE VU EncodeMagnitudes(VF x) {
   }
   return hn::BitCast(du, code);
 }
+
+#if HWY_TARGET != HWY_SCALAR
+
+using U16x2 = hn::Repartition<uint16_t, F32>;  // two columns in place of a float
+using I16x2 = hn::RebindToSigned<U16x2>;
+using V16 = hn::Vec<U16x2>;
+constexpr int64_t kColumns = 2 * kLanes;  // that are encoded at once
 
 // The same for two vectors that seldom hold anything but normal codes.
 template <class Code>

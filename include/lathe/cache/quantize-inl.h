@@ -226,26 +226,35 @@ void EncodePowerOfTwoTiles(const TokenRow& token, std::byte* codes, std::byte* s
       0, [&](const auto* x) { QuantizePowerOfTwoTiles<kTile, kTiles>(x, codes, scales); });
 }
 
-// E2m1Scale of each amax, given as bits.
+// E2m1Scale of each amax, its value and the inverse of that.
 template <int64_t kTiles>
-LATHE_INLINE void E2m1Scales(const uint32_t* amax, float8_e4m3fn* scales) {
-#if HWY_TARGET != HWY_SCALAR
-  static_assert(kTiles % kLanes == 0);
+LATHE_INLINE void E2m1Scales(const uint32_t* amax, float8_e4m3fn* codes, float* scales,
+                             float* inverses) {
+  using F = detail::FormatOf<float8_e4m3fn>;
   const U32 du;
+  const I32 di;
   const F32 df;
   const hn::Rebind<uint8_t, U32> d8;
+  static_assert(kTiles % kLanes == 0);
   for (int64_t i = 0; i < kTiles; i += kLanes) {
-    const VU bits = hn::LoadU(du, amax + i);
-    const VF scale = hn::Div(hn::BitCast(df, bits), hn::Set(df, kLargestE2m1));
-    const VF clamped = hn::Min(hn::Max(scale, hn::Set(df, 0x1p-9f)), hn::Set(df, kLargestE4m3));
+    const VU bits = hn::Load(du, amax + i);
+    const VF exact = hn::Div(hn::BitCast(df, bits), hn::Set(df, kLargestE2m1));
+    const VF clamped = hn::Min(hn::Max(exact, hn::Set(df, 0x1p-9f)), hn::Set(df, kLargestE4m3));
     const auto is_finite = hn::Lt(bits, hn::Set(du, detail::kFloatInfinity));
-    const VU nan = hn::Set(du, detail::FormatOf<float8_e4m3fn>::kNanCode);
-    const VU code = hn::IfThenElse(is_finite, EncodeMagnitudes<float8_e4m3fn>(clamped), nan);
-    hn::StoreU(hn::TruncateTo(d8, code), d8, &scales[i].bits);
+    const VU code = hn::IfThenElse(is_finite, EncodeMagnitudes<float8_e4m3fn>(clamped),
+                                   hn::Set(du, F::kNanCode));
+    hn::StoreU(hn::TruncateTo(d8, code), d8, &codes[i].bits);
+
+    constexpr uint32_t kRebias = static_cast<uint32_t>(detail::kFloatBias - F::kExponentBias)
+                                 << detail::kFloatMantissaBits;
+    const VU normal = hn::Add(hn::ShiftLeft<F::kDroppedBits>(code), hn::Set(du, kRebias));
+    const VF subnormal = hn::Mul(hn::ConvertTo(df, hn::BitCast(di, code)), hn::Set(df, 0x1p-9f));
+    const auto is_normal = hn::Gt(code, hn::Set(du, F::kMantissa));
+    const VF scale =
+        hn::IfThenElse(hn::RebindMask(df, is_normal), hn::BitCast(df, normal), subnormal);
+    hn::Store(scale, df, scales + i);
+    hn::Store(hn::Div(hn::Set(df, 1.0f), scale), df, inverses + i);
   }
-#else
-  for (int64_t i = 0; i < kTiles; ++i) scales[i] = E2m1Scale(detail::FloatOf(amax[i]));
-#endif
 }
 
 // Codes of tiles that are not all finite, whose scales are NaN.
@@ -263,21 +272,15 @@ void EncodeNvfp4Tiles(const TokenRow& token, std::byte* packed, float8_e4m3fn* s
   constexpr int64_t kTile = 16;
   token.Visit<kTile * kTiles>(0, [&](const auto* x) {
     HWY_ALIGN uint32_t amax[Padded(kTiles)];
-    float scale[kTiles];
+    HWY_ALIGN float values[kTiles], inverses[kTiles];
     TileMaxima<kTile, kTiles>(x, amax);
-    E2m1Scales<kTiles>(amax, scales);
-    DecodeCodes<float8_e4m3fn>(reinterpret_cast<const std::byte*>(scales), kTiles, Unscaled(),
-                               scale);
-#if HWY_NATIVE_FMA
+    E2m1Scales<kTiles>(amax, scales, values, inverses);
+#if HWY_NATIVE_FMA && HWY_TARGET != HWY_SCALAR
     using Scales = TileScales<kTile, false>;
-    HWY_ALIGN float inverse[kTiles];
-    for (int64_t i = 0; i < kTiles; i += kLanes) {
-      hn::Store(hn::Div(hn::Set(F32(), 1.0f), hn::LoadU(F32(), scale + i)), F32(), inverse + i);
-    }
-    EncodeVectors<float4_e2m1, true, true>(x, kTile * kTiles, Correct<Scales>{{scale}, {inverse}},
+    EncodeVectors<float4_e2m1, true, true>(x, kTile * kTiles, Correct<Scales>{{values}, {inverses}},
                                            packed);
 #else
-    QuantizeTiles<float4_e2m1, kTile, kTiles, true>(x, scale, packed);
+    QuantizeTiles<float4_e2m1, kTile, kTiles, true>(x, values, packed);
 #endif
     ClearTilesOfNaN<kTile, kTiles>(amax, packed);
   });
