@@ -76,7 +76,7 @@ LATHE_INLINE void QuantizeByPowers(const From* HWY_RESTRICT x, const uint32_t* f
   }
 }
 
-// Tiles with any scale each that fits them.
+// Tiles with any scale each that fits them: quotients are below 2^20, or the scale is above 2^100.
 template <class Code, int64_t kTile, int64_t kTiles, bool kPacked = false, class From>
 LATHE_INLINE void QuantizeTiles(const From* HWY_RESTRICT x, const float* scales,
                                 std::byte* HWY_RESTRICT codes) {
