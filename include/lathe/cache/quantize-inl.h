@@ -166,6 +166,17 @@ LATHE_INLINE void TileMaxima(const From* x, uint32_t* maxima) {
 #endif
 }
 
+// The largest magnitude but NaN; an infinity is the largest float.
+template <class From>
+uint32_t MaxWithoutNan(const From* x, int64_t n) {
+  uint32_t max = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const uint32_t magnitude = MagnitudeOf(x[i]);
+    if (magnitude <= detail::kFloatInfinity) max = (std::max)(max, magnitude);
+  }
+  return (std::min)(max, detail::kFloatInfinity - 1);
+}
+
 // The amax of each tile as bits: NaN do not count, they keep their own code; an infinity counts as the
 // largest float, so that it stays huge and everything else becomes small beside it.
 template <int64_t kTile, int64_t kTiles, class From>
@@ -179,14 +190,37 @@ LATHE_INLINE void FiniteMaxima(const From* x, uint32_t* maxima) {
     hn::Store(hn::Min(max, hn::Set(du, detail::kFloatInfinity - 1)), du, maxima + i);
   }
   if (HWY_LIKELY(hn::AllFalse(du, is_nan))) return;
-  for (int64_t i = 0; i < kTiles; ++i) {
-    maxima[i] = 0;
-    for (int64_t c = i * kTile; c < (i + 1) * kTile; ++c) {
-      const uint32_t magnitude = MagnitudeOf(x[c]);
-      if (magnitude <= detail::kFloatInfinity) maxima[i] = (std::max)(maxima[i], magnitude);
-    }
-    maxima[i] = (std::min)(maxima[i], detail::kFloatInfinity - 1);
+  for (int64_t i = 0; i < kTiles; ++i) maxima[i] = MaxWithoutNan(x + i * kTile, kTile);
+}
+
+// The amax of one row of any length.
+template <class From>
+LATHE_INLINE float FiniteMax(const From* x, int64_t n) {
+  uint32_t max = 0;
+  int64_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  using T = std::conditional_t<sizeof(From) == 2, int16_t, int32_t>;
+  const hn::Repartition<T, F32> d;
+  constexpr auto kN = static_cast<int64_t>(HWY_MAX_LANES_D(decltype(d)));
+  auto lanes = hn::Zero(d);
+  for (; i + kN <= n; i += kN) {
+    const auto v = hn::LoadU(d, reinterpret_cast<const T*>(x) + i);
+    lanes = hn::Max(lanes, hn::And(v, hn::Set(d, (std::numeric_limits<T>::max)())));
   }
+  max = static_cast<uint32_t>(hn::ReduceMax(d, lanes)) << (32 - 8 * static_cast<int>(sizeof(T)));
+#endif
+  for (; i < n; ++i) max = (std::max)(max, MagnitudeOf(x[i]));
+  if (HWY_UNLIKELY(max > detail::kFloatInfinity)) max = MaxWithoutNan(x, n);
+  return detail::FloatOf((std::min)(max, detail::kFloatInfinity - 1));
+}
+
+// A row of e4m3 codes under one scale, which is returned: keys and queries of an indexer.
+template <class From>
+float QuantizeIndexerRow(const From* x, int64_t n, bool power_of_two, std::byte* codes) {
+  const float amax = FiniteMax(x, n);
+  const float scale = power_of_two ? ToFloat(PowerOfTwoScale(amax)) : IndexerScale(amax);
+  QuantizeTile<float8_e4m3fn>(x, n, scale, codes);
+  return scale;
 }
 
 // CeilPowerOfTwoQuotient(max(amax, floor), largest) of each tile: exponent fields and bytes.

@@ -3,6 +3,7 @@
 #ifndef LATHE_DISPATCH_HOST_MLA_DECODE_H_
 #define LATHE_DISPATCH_HOST_MLA_DECODE_H_
 
+#include "lathe/dispatch/engine_choice.h"
 #include "lathe/dispatch/host_parallel.h"
 #include "lathe/dispatch/mla_decode_plan.h"
 
@@ -29,24 +30,16 @@ inline DType RopeDType(const MlaDecodeArgs& args) {
   return args.q_pe.extent[2] > 0 ? args.q_pe.dtype : QueryDType(args);
 }
 
-// bf16 products are exact for bf16 inputs. A query of another type would be rounded, and so would the
-// keys of some formats (8192 normally distributed ones: 1.3 times the bound of kAuto), so that
-// needs consent.
-inline Engine ChooseEngine(const KernelTable& kernels, const MlaDecodeOptions& options,
-                           const MlaDecodeArgs& args) {
-  const BFloat16Rows rows = BFloat16RowsOf(args.keys.cache.format);
-  if (!kernels.native_bf16 || rows == BFloat16Rows::kNever) return Engine::kFloat32;
+// Of two caches, the one that permits less decides.
+inline Engine EngineFor(const KernelTable& kernels, const MlaDecodeOptions& options,
+                        const MlaDecodeArgs& args) {
   const bool is_bf16_query =
       QueryDType(args) == DType::kBFloat16 && RopeDType(args) == DType::kBFloat16;
-  switch (options.precision) {
-    case Precision::kFloat32:
-      return Engine::kFloat32;
-    case Precision::kBFloat16:
-      return Engine::kBFloat16;
-    case Precision::kAuto:
-      break;
+  BFloat16Rows rows = BFloat16Rows::kExact;
+  for (const NamedKeys& set : KeySetsOf(args)) {
+    rows = (std::min)(rows, BFloat16RowsOf(set.keys.cache.format));
   }
-  return is_bf16_query && rows == BFloat16Rows::kExact ? Engine::kBFloat16 : Engine::kFloat32;
+  return ChooseEngine(kernels.native_bf16, options.precision, rows, is_bf16_query);
 }
 
 inline Status MlaDecodeSizes(const MlaShape& shape, const MlaDecodeOptions& options,
@@ -84,18 +77,29 @@ inline uint64_t Fingerprint(const MlaDecodeArgs& args) {
     hash = (hash ^ static_cast<uint64_t>(value)) * 0x100000001b3u;
     hash ^= hash >> 29;
   };
-  const KeySet& keys = args.keys;
-  for (const IndexView<1>* lengths :
-       {&args.query_start_loc, &keys.seq_lens, &keys.row_kv_lens, &keys.topk_length}) {
-    mix(lengths->empty() ? -1 : lengths->extent[0]);
-    for (int64_t i = 0; !lengths->empty() && i < lengths->extent[0]; ++i) mix((*lengths)(i));
+  const auto mix_all = [&mix](const IndexView<1>& lengths) {
+    mix(lengths.empty() ? -1 : lengths.extent[0]);
+    for (int64_t i = 0; !lengths.empty() && i < lengths.extent[0]; ++i) mix(lengths(i));
+  };
+  mix_all(args.query_start_loc);
+  if (args.out_rope.is_given()) {
+    mix_all(args.positions);
+    mix(args.out_rope.cos.extent[0]);
   }
-  mix(keys.has_indices() ? keys.indices.extent[1] : -1);
-  mix(static_cast<int64_t>(keys.index_space));
-  mix(keys.window);
-  mix(keys.cache.block_size);
-  mix(keys.cache.num_blocks);
-  mix(keys.block_table.extent[1]);
+  for (const NamedKeys& set : KeySetsOf(args)) {
+    const KeySet& keys = set.keys;
+    for (const IndexView<1>& lengths : {keys.seq_lens, keys.row_kv_lens, keys.topk_length}) {
+      mix_all(lengths);
+    }
+    mix(keys.has_indices() ? keys.indices.extent[1] : -1);
+    mix(static_cast<int64_t>(keys.index_space));
+    mix(keys.window);
+    mix(keys.compress_ratio);
+    mix(keys.wraps ? 1 : 0);
+    mix(keys.cache.block_size);
+    mix(keys.cache.num_blocks);
+    mix(keys.block_table.extent[1]);
+  }
   return hash;
 }
 
@@ -107,9 +111,11 @@ inline Status PlanMlaDecode(const MlaShape& shape, const MlaDecodeOptions& optio
   LATHE_RETURN_IF_REFUSED(CheckShape(shape));
   LATHE_RETURN_IF_REFUSED(CheckOptions(options));
   LATHE_RETURN_IF_REFUSED(CheckArgs(shape, args, false));
-  LATHE_RETURN_IF_REFUSED(CheckQueryStartLoc(args));
-  LATHE_RETURN_IF_REFUSED(CheckLengths(args));
-  if (options.check_indices) LATHE_RETURN_IF_REFUSED(CheckBlockTable(args));
+  LATHE_RETURN_IF_REFUSED(
+      CheckQueryStartLoc("query_start_loc", args.query_start_loc, BatchOf(args).num_tokens));
+  LATHE_RETURN_IF_REFUSED(CheckLengths(args, options.causal));
+  LATHE_RETURN_IF_REFUSED(CheckOutPositions(args, options.causal));
+  if (options.check_indices) LATHE_RETURN_IF_REFUSED(CheckBlockTables(args, options.causal));
   Target target;
   const KernelTable* kernels;
   LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &target, &kernels));
@@ -119,8 +125,8 @@ inline Status PlanMlaDecode(const MlaShape& shape, const MlaDecodeOptions& optio
     const int64_t num_rows = unit.row_end - unit.row_begin;
     num_blocks += CeilDiv(num_rows, kMaxBlockRows);
     max_rows = (std::max)(max_rows, num_rows);
-    max_keys = (std::max)(max_keys, KeysOfUnit(unit));
-    total_work += Work(num_rows, KeysOfUnit(unit));
+    max_keys = (std::max)(max_keys, NumKeys(unit.keys));
+    total_work += Work(num_rows, NumKeys(unit.keys));
   });
   const PlanCapacity capacity =
       CapacityFor(num_blocks, max_rows, max_keys, num_workers, shape, options);
@@ -135,13 +141,15 @@ inline Status PlanMlaDecode(const MlaShape& shape, const MlaDecodeOptions& optio
   Plan* made = CarvePlan(arena, capacity);
   made->kernels = kernels;
   made->target = target;
-  made->engine = ChooseEngine(*kernels, options, args);
+  made->engine = EngineFor(*kernels, options, args);
   made->shape = shape;
   made->options = options;
   made->batch = BatchOf(args);
   made->query_dtype = QueryDType(args);
   made->rope_dtype = RopeDType(args);
-  made->format = args.keys.cache.format;
+  for (const NamedKeys& set : KeySetsOf(args)) {
+    made->formats[made->num_key_sets++] = set.keys.cache.format;
+  }
   made->fingerprint = Fingerprint(args);
   made->num_workers = num_workers;
   PlanBuilder builder(*made, total_work, capacity.max_cut_blocks);
@@ -149,8 +157,8 @@ inline Status PlanMlaDecode(const MlaShape& shape, const MlaDecodeOptions& optio
   std::sort(made->tasks, made->tasks + made->num_tasks,
             [](const AttendTask& a, const AttendTask& b) {
               const auto keys = [](const AttendTask& t) {
-                const int64_t begin = t.key_begin + t.first_split * t.split_keys;
-                return (std::min)(begin + t.num_splits * t.split_keys, t.key_end) - begin;
+                const int64_t begin = t.first_split * t.split_keys;
+                return (std::min)(begin + t.num_splits * t.split_keys, NumKeys(t.keys)) - begin;
               };
               const int64_t work_a = Work(a.num_rows, keys(a)), work_b = Work(b.num_rows, keys(b));
               if (work_a != work_b) return work_a > work_b;
@@ -189,14 +197,16 @@ inline Status CheckRun(const Plan& plan, const MlaDecodeArgs& args, Buffer works
         .Is(static_cast<int64_t>(args.q_pe.dtype))
         .Must("be what the plan was made for,", static_cast<int64_t>(plan.rope_dtype));
   }
-  if (args.keys.cache.format != plan.format) {
-    return Refuse(StatusCode::kStalePlan, "keys.cache", ".format")
-        .Is(static_cast<int64_t>(args.keys.cache.format))
-        .Must("be what the plan was made for,", static_cast<int64_t>(plan.format));
+  for (const NamedKeys& set : KeySetsOf(args)) {
+    if (set.number >= plan.num_key_sets) break;  // the fingerprint tells
+    if (set.keys.cache.format == plan.formats[set.number]) continue;
+    return Refuse(StatusCode::kStalePlan, set.names.cache, ".format")
+        .Is(static_cast<int64_t>(set.keys.cache.format))
+        .Must("be what the plan was made for,", static_cast<int64_t>(plan.formats[set.number]));
   }
   if (Fingerprint(args) != plan.fingerprint) {
     return Refuse(StatusCode::kStalePlan, "plan")
-        .Must("be made for these lengths, window, page and list sizes");
+        .Must("be made for these lengths, positions, windows, page and list sizes");
   }
   if (plan.num_tasks == 0) return OkStatus();
   if (workspace.data == nullptr || workspace.bytes < plan.workspace_bytes) {
@@ -216,14 +226,22 @@ class DecodeRun {
     call_.qk_dim = plan.shape.head_dim();
     call_.v_dim = plan.shape.kv_lora_rank;
     // A scale of the whole cache costs nothing here, and rounds nothing.
-    call_.value_scale = HasTensorScale(plan.format) ? args.keys.cache.scale : 1.0f;
-    call_.scale_log2 = plan.options.softmax_scale * kLog2E * call_.value_scale;
+    for (const NamedKeys& set : KeySetsOf(args)) {
+      const float scale = HasTensorScale(set.keys.cache.format) ? set.keys.cache.scale : 1.0f;
+      call_.keys[set.number] = set.keys;
+      call_.value_scale[set.number] = scale;
+      call_.scale_log2[set.number] = plan.options.softmax_scale * kLog2E * scale;
+    }
+    call_.num_key_sets = plan.num_key_sets;
+    call_.is_per_token = IsPerToken(args);
+    if (plan.num_key_sets == 1) call_.out_scale = call_.value_scale[0];
     call_.causal = plan.options.causal;
     if (plan.options.precision == Precision::kAuto) call_.residual_keys = kResidualKeys;
     call_.q_nope = is_split ? args.q_nope : args.q;
     if (is_split) call_.q_pe = args.q_pe;
-    call_.keys = args.keys;
     call_.attn_sink = args.attn_sink;
+    call_.out_rope = args.out_rope;
+    call_.positions = args.positions;
     call_.out = args.out;
     call_.lse = args.lse;
     call_.lse_policy = plan.options.lse;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plan of a decode step: which tasks, in which order, with how much scratch.
 //
-//   unit         the query rows that share keys: a sequence, or one token when keys are an index list
+//   unit         the query rows that share keys: a sequence, or one token when some set is an index list
 //   split        a fixed piece of a unit's keys. Its length depends on the unit's own number of keys and
 //                options.split_tokens alone: that is what makes results independent of batch and threads
 //   block        up to 128 rows of a unit: one task does all its splits and writes the result; or, when
@@ -14,9 +14,10 @@
 #define LATHE_DISPATCH_MLA_DECODE_PLAN_H_
 
 #include <algorithm>
+#include <iterator>
 
 #include "lathe/base/arena.h"
-#include "lathe/dispatch/mla_decode_check.h"
+#include "lathe/dispatch/mla_decode_lengths.h"
 #include "lathe/dispatch/registry.h"
 
 namespace lathe {
@@ -30,8 +31,6 @@ constexpr int64_t kFoldRows = 16;
 // Pieces a worker should find in a block that is cut, so that the last ones even out.
 constexpr int64_t kPiecesPerWorker = 4;
 
-constexpr int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 struct Plan {
   const KernelTable* kernels;
   Target target;
@@ -41,7 +40,8 @@ struct Plan {
   BatchSize batch;
   DType query_dtype;
   DType rope_dtype;
-  CacheFormat format;
+  int num_key_sets;
+  CacheFormat formats[kMaxKeySets];
   uint64_t fingerprint;
   size_t num_workers;
   size_t scratch_bytes;  // of one worker
@@ -62,7 +62,7 @@ struct Unit {
   int64_t q_len;
   int64_t row_begin;
   int64_t row_end;
-  KeyRange keys;
+  KeyRange keys[kMaxKeySets];
 };
 
 inline int64_t SplitTokens(const MlaDecodeOptions& options) {
@@ -80,38 +80,32 @@ inline int64_t MaxSplits(const MlaDecodeOptions& options, int64_t num_keys) {
   return (std::min)(kMaxSplits, CeilDiv(num_keys, SplitTokens(options)));
 }
 
-inline int64_t KeysOfUnit(const Unit& unit) {
-  return (std::max)(unit.keys.end - unit.keys.begin, int64_t{0});
-}
-
 inline int64_t Work(int64_t num_rows, int64_t num_keys) { return num_rows * (num_keys + 1); }
+
+// Keys of one set for rows [i, i + num_queries) of sequence b.
+inline KeyRange RangeOfRows(const KeySet& keys, bool causal, int64_t b, int64_t q_len, int64_t i,
+                            int64_t num_queries, int64_t token) {
+  if (!keys.has_indices()) {
+    return VisibleKeysOfRows(keys, causal, keys.seq_lens(b), q_len, i, num_queries, token);
+  }
+  return {0, keys.topk_length.empty() ? keys.indices.extent[1] : keys.topk_length(token)};
+}
 
 // f(Unit) for every unit of the batch, each with all of its rows.
 template <class F>
 void ForEachUnit(const MlaShape& shape, const MlaDecodeOptions& options, const MlaDecodeArgs& args,
                  const F& f) {
-  const KeySet& keys = args.keys;
   const BatchSize batch = BatchOf(args);
+  const bool is_per_token = IsPerToken(args);
   for (int64_t b = 0; b < batch.num_seqs; ++b) {
-    const bool is_ragged = !args.query_start_loc.empty();
-    const int64_t begin = is_ragged ? args.query_start_loc(b) : b;
-    const int64_t q_len = is_ragged ? args.query_start_loc(b + 1) - begin : 1;
-    Unit unit{b, begin, q_len, 0, q_len * shape.num_heads, {}};
-    if (keys.has_indices()) {
-      for (int64_t i = 0; i < q_len; ++i) {
-        unit.row_begin = i * shape.num_heads;
-        unit.row_end = unit.row_begin + shape.num_heads;
-        unit.keys.end =
-            keys.topk_length.empty() ? keys.indices.extent[1] : keys.topk_length(begin + i);
-        f(unit);
-      }
-    } else if (q_len > 0) {
-      unit.keys = {keys.seq_lens(b), 0};
-      for (int64_t i = 0; i < q_len; ++i) {
-        const KeyRange range =
-            VisibleKeys(keys, options.causal, keys.seq_lens(b), q_len, i, begin + i);
-        unit.keys.begin = (std::min)(unit.keys.begin, range.begin);
-        unit.keys.end = (std::max)(unit.keys.end, range.end);
+    const QueryRows rows = RowsOf(args, b);
+    const int64_t step = is_per_token ? 1 : rows.q_len;
+    for (int64_t i = 0; i < rows.q_len; i += step) {
+      Unit unit{b, rows.token_begin, rows.q_len, i * shape.num_heads, (i + step) * shape.num_heads,
+                {}};
+      for (const NamedKeys& set : KeySetsOf(args)) {
+        unit.keys[set.number] =
+            RangeOfRows(set.keys, options.causal, b, rows.q_len, i, step, rows.token_begin + i);
       }
       f(unit);
     }
@@ -135,7 +129,7 @@ class PlanBuilder {
 
  private:
   void AddBlock(const Unit& unit) {
-    const int64_t num_keys = KeysOfUnit(unit);
+    const int64_t num_keys = NumKeys(unit.keys);
     const int64_t num_rows = unit.row_end - unit.row_begin;
     const int64_t split_keys = SplitKeys(plan_.options, num_keys);
     const int64_t num_splits = (std::max)(CeilDiv(num_keys, split_keys), int64_t{1});
@@ -145,8 +139,7 @@ class PlanBuilder {
     task.q_len = unit.q_len;
     task.row_begin = unit.row_begin;
     task.num_rows = num_rows;
-    task.key_begin = unit.keys.begin;
-    task.key_end = unit.keys.begin + num_keys;
+    std::copy(std::begin(unit.keys), std::end(unit.keys), task.keys);
     task.split_keys = split_keys;
     task.num_splits = num_splits;
 

@@ -4,7 +4,9 @@
 #ifndef LATHE_REF_ATTENTION_REF_H_
 #define LATHE_REF_ATTENTION_REF_H_
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -13,26 +15,13 @@
 #include "lathe/cache/formats.h"
 #include "lathe/merge_states.h"
 #include "lathe/mla_decode.h"
+#include "lathe/ref/elements.h"
+#include "lathe/ref/row_transform_ref.h"
 
 namespace lathe {
 namespace ref {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-
-// Element (i, j, k) of a tensor.
-inline double At(const In<3>& v, int64_t i, int64_t j, int64_t k) {
-  const int64_t offset = i * v.stride[0] + j * v.stride[1] + k * v.stride[2];
-  const std::byte* element = v.data + offset * static_cast<int64_t>(SizeOf(v.dtype));
-  switch (v.dtype) {
-    case DType::kFloat32:
-      return Latent<float>::DecodeColumn(element, nullptr, 0);
-    case DType::kFloat16:
-      return Latent<float16>::DecodeColumn(element, nullptr, 0);
-    case DType::kBFloat16:
-      return Latent<bfloat16>::DecodeColumn(element, nullptr, 0);
-  }
-  return std::numeric_limits<double>::quiet_NaN();
-}
 
 // The key row at a slot of a page.
 inline std::vector<double> DecodeRow(const PagedCache& cache, int64_t block, int64_t slot,
@@ -67,19 +56,23 @@ inline std::vector<std::vector<double>> VisibleRows(const MlaShape& shape,
   const int64_t block_size = keys.cache.block_size;
   const bool is_physical = keys.has_indices() && keys.index_space == IndexSpace::kPhysical;
 
-  // Positions [first, last) by length, causality and window (SEMANTICS: bottom-right, W keys with itself).
+  // Keys [first, last) by length, causality and window (bottom-right, a window counts the query's own). Key j
+  // is there for a query at `position` when its last token, (j + 1) * ratio - 1, is.
   int64_t first = 0, last = 0;
   if (!is_physical) {
-    const int64_t seq_len = keys.seq_lens(b);
-    last = options.causal ? seq_len - q_len + i + 1 : seq_len;
-    if (!keys.row_kv_lens.empty()) last = keys.row_kv_lens(token);
-    if (last > seq_len) last = seq_len;
-    if (last < 0) last = 0;
-    if (keys.window > 0 && last - keys.window > 0) first = last - keys.window;
+    const int64_t seq_len = keys.seq_lens(b), ratio = keys.compress_ratio;
+    const int64_t position = options.causal ? seq_len - q_len + i : seq_len - 1;
+    const auto is_there = [ratio](int64_t j, int64_t at) { return (j + 1) * ratio - 1 <= at; };
+    while (is_there(last, keys.row_kv_lens.empty() ? position : seq_len - 1) &&
+           (keys.row_kv_lens.empty() || last < keys.row_kv_lens(token))) {
+      ++last;
+    }
+    while (last - first > keys.window) ++first;
   }
-  const auto row_at = [&](int64_t position) {
-    return DecodeRow(keys.cache, keys.block_table(b, position / block_size), position % block_size,
-                     width);
+  const auto row_at = [&](int64_t key) {
+    const int64_t page = key / block_size;
+    const int64_t column = keys.wraps ? page % keys.block_table.extent[1] : page;
+    return DecodeRow(keys.cache, keys.block_table(b, column), key % block_size, width);
   };
 
   std::vector<std::vector<double>> rows;
@@ -145,8 +138,12 @@ inline AttentionResult MlaDecode(const MlaShape& shape, const MlaDecodeOptions& 
     const int64_t begin = is_ragged ? args.query_start_loc(b) : b;
     const int64_t end = is_ragged ? args.query_start_loc(b + 1) : b + 1;
     for (int64_t token = begin; token < end; ++token) {
-      const auto rows =
-          VisibleRows(shape, options, args.keys, b, end - begin, token - begin, token);
+      auto rows = VisibleRows(shape, options, args.keys, b, end - begin, token - begin, token);
+      if (args.extra_keys.is_given()) {
+        const auto extra =
+            VisibleRows(shape, options, args.extra_keys, b, end - begin, token - begin, token);
+        rows.insert(rows.end(), extra.begin(), extra.end());
+      }
       for (int64_t head = 0; head < num_heads; ++head) {
         std::vector<double> q(static_cast<size_t>(width));
         for (int64_t c = 0; c < width; ++c) {
@@ -164,6 +161,12 @@ inline AttentionResult MlaDecode(const MlaShape& shape, const MlaDecodeOptions& 
         AttendRow(q, rows, options.softmax_scale, static_cast<size_t>(v_dim),
                   args.attn_sink.empty() ? nullptr : &sink,
                   &result.out[at * static_cast<size_t>(v_dim)], &result.lse[at]);
+        if (!args.out_rope.is_given() || rows.empty()) continue;
+        const int64_t position =
+            args.positions.empty() ? args.keys.seq_lens(b) - (end - token) : args.positions(token);
+        const auto first = result.out.begin() + static_cast<ptrdiff_t>(at) * v_dim;
+        const auto rotated = RopeRow(args.out_rope, position, {first, first + v_dim});
+        std::copy(rotated.begin(), rotated.end(), first);
       }
     }
   }
