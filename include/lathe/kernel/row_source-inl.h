@@ -7,6 +7,8 @@
 //   decoded    a tile of records is decoded, once for all query rows, into scratch rows of the engine's
 //              element type, padded with zero columns
 //
+// Values that are rows of their own (prefill.h) go the way of their keys.
+//
 // Widening whole tiles lost: writing and reading them back through L2 took 15 % of the time at 16 rows.
 
 using DecodeRowFn = void (*)(const std::byte* record, const std::byte* side, int64_t width,
@@ -30,9 +32,16 @@ class RowSource {
   static int64_t PaddedWidth(int64_t qk_dim) { return RoundUp(qk_dim, kColumns); }
 
   // `scratch`: tile_keys rows of padded width, which the sources of a task's sets may share. These must agree on
-  // whether the engine sees padding.
-  RowSource(const AttendCall& call, int set, int64_t tile_keys, Element* scratch)
-      : width_(call.qk_dim), padded_(PaddedWidth(call.qk_dim)), scratch_(scratch) {
+  // whether the engine sees padding. `value_scratch`: as many for values of their own.
+  RowSource(const AttendCall& call, int set, int64_t tile_keys, Element* scratch,
+            Element* value_scratch)
+      : width_(call.qk_dim),
+        padded_(PaddedWidth(call.qk_dim)),
+        scratch_(scratch),
+        has_own_values_(call.has_own_values),
+        v_width_(call.v_dim),
+        v_padded_(PaddedWidth(call.v_dim)),
+        value_scratch_(value_scratch) {
     const bool has_whole_vectors = call.qk_dim % kInPlaceColumns == 0 &&
                                    call.v_dim % kColumns == 0 &&
                                    (call.num_key_sets == 1 || width_ == padded_);
@@ -51,6 +60,9 @@ class RowSource {
     if (values_in_place_) return;
     for (int64_t t = 0; t < tile_keys; ++t) {
       for (int64_t c = width_; c < padded_; ++c) scratch_[t * padded_ + c] = Element{};
+      for (int64_t c = v_width_; has_own_values_ && c < v_padded_; ++c) {
+        value_scratch_[t * v_padded_ + c] = Element{};
+      }
     }
   }
 
@@ -62,13 +74,24 @@ class RowSource {
   // Whether the score kernel reads the cache itself, and so is the one to fetch the next tile's rows.
   bool keys_in_place() const { return keys_in_place_; }
 
-  // Makes tile.rows readable for P x V.
+  // Makes tile.values readable for P x V.
   void Load(KeyTile& tile, const KeyTile& next) const {
     if (values_in_place_) return;
     for (int64_t t = 0; t < tile.count; ++t) {
       next.Prefetch(t);
       tile.rows[t] = Decode(tile.rows[t], tile.sides[t], t);
+      if (!has_own_values_) continue;
+      next.PrefetchValue(t);
+      Element* value = value_scratch_ + t * v_padded_;
+      decode_(tile.own_values[t], nullptr, v_width_, reinterpret_cast<std::byte*>(value));
+      tile.own_values[t] = reinterpret_cast<const std::byte*>(value);
     }
+  }
+
+  // While keys [t, t + n) are scored: the next tile's values, which no score reads.
+  void FetchValues(const KeyTile& next, int64_t t, int64_t n) const {
+    if (!has_own_values_ || !values_in_place_) return;
+    for (int64_t i = 0; i < n; ++i) next.PrefetchValue(t + i);
   }
 
   // Rows [t, t + n) of a loaded tile as the score kernel reads them; `to` has room for n.
@@ -92,6 +115,10 @@ class RowSource {
   int64_t width_;
   int64_t padded_;
   Element* scratch_;
+  bool has_own_values_;
+  int64_t v_width_;
+  int64_t v_padded_;
+  Element* value_scratch_;
   bool values_in_place_ = false;
   bool keys_in_place_ = false;
   DType value_type_ = kDTypeOf<Element>;
