@@ -8,6 +8,7 @@
 #include "lathe/latent_cache.h"
 #include "lathe/merge_states.h"
 #include "lathe/mla_decode.h"
+#include "lathe/prefill.h"
 #include "lathe/sliding_window.h"
 #include "lathe/sparse_mla.h"
 #include "lathe/version.h"

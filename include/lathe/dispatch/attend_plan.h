@@ -90,7 +90,7 @@ struct AttendBatch {
   BatchSize size;
   int64_t num_heads;
 
-  int64_t num_units_of_rows() const { return num_heads / call.unit_heads; }
+  int64_t num_kv_heads() const { return num_heads / call.unit_heads; }
 
   // Keys of one set for queries [i, i + num_queries) of sequence b.
   KeyRange KeysOf(int set, int64_t b, const QueryRows& rows, int64_t i, int64_t num_queries) const {
@@ -332,8 +332,8 @@ Status MakePlan(const Plan& wanted, const AttendBatch& batch, Buffer plan_memory
     max_rows = (std::max)(max_rows, unit.row_end - unit.row_begin);
     max_keys = (std::max)(max_keys, NumKeys(unit.keys));
     AttendBatch::ForEachBlock(unit, [&](const Unit& block) {
-      num_blocks += batch.num_units_of_rows();
-      total_work += batch.num_units_of_rows() * TaskOf(batch, wanted.split_tokens, block).work;
+      num_blocks += batch.num_kv_heads();
+      total_work += batch.num_kv_heads() * TaskOf(batch, wanted.split_tokens, block).work;
     });
   });
   const PlanCapacity capacity = CapacityFor(num_blocks, max_rows, max_keys, wanted.num_workers,

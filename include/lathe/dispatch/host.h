@@ -8,5 +8,6 @@
 #include "lathe/dispatch/host_merge_states.h"
 #include "lathe/dispatch/host_mla_decode.h"
 #include "lathe/dispatch/host_page_copy.h"
+#include "lathe/dispatch/host_prefill.h"
 
 #endif  // LATHE_DISPATCH_HOST_H_

@@ -228,6 +228,7 @@ class AttendBlock {
     engine_.Accumulate(type, carry, tile, tokens, v_columns_, p, padded_rows_, o, v_stride_,
                        state.alpha);
     if (residual != nullptr) {
+      if (call_->has_own_values) KeepFinite(type, tile);
       engine_.Accumulate(type, Carry::kKeep, tile, tokens, v_columns_, residual, padded_rows_, o,
                          v_stride_, state.alpha);
     }
@@ -275,15 +276,37 @@ class AttendBlock {
     for (int64_t t = 0; t < tile.count; ++t) {
       const int64_t position = tile.begin + t;
       if (position >= all_see.begin && position < all_see.end) continue;
-      bool is_finite = true;
-      VisitStored<A>(type, [&](auto stored) {
-        is_finite = IsFinite(reinterpret_cast<const decltype(stored)*>(tile.values[t]));
-      });
-      if (is_finite) continue;
+      if (IsFiniteValue(type, tile.values[t])) continue;
       isolated_[count++] = {t, tile.values[t]};
       tile.values[t] = reinterpret_cast<const std::byte*>(zeros_);
     }
     return count;
+  }
+
+  bool IsFiniteValue(DType type, const std::byte* value) const {
+    bool is_finite = true;
+    VisitStored<A>(type, [&](auto stored) {
+      is_finite = IsFinite(reinterpret_cast<const decltype(stored)*>(value));
+    });
+    return is_finite;
+  }
+
+  // What a weight lost may be 0 or below, and would make a NaN of an infinite value that the weight itself carried
+  // where it belongs. (Values that are part of their key give a score of that kind, and need no care.)
+  void KeepFinite(DType type, KeyTile& tile) const {
+    for (int64_t t = 0; t < tile.count; ++t) {
+      if (IsFiniteValue(type, tile.values[t])) continue;
+      Element* copy = staged_values_ + t * v_columns_;
+      VisitStored<A>(type, [&](auto stored) {
+        using Stored = decltype(stored);
+        const auto* value = reinterpret_cast<const Stored*>(tile.values[t]);
+        for (int64_t c = 0; c < v_columns_; ++c) {
+          const float x = ToFloat(value[c]);
+          copy[c] = x - x == 0.0f ? FromFloat<Element>(x) : Element{};
+        }
+      });
+      tile.values[t] = reinterpret_cast<const std::byte*>(copy);
+    }
   }
 
   template <class Stored>
