@@ -183,7 +183,7 @@ inline Status CheckRun(const Plan& plan, const MlaDecodeArgs& args, Buffer works
   }
   if (FingerprintOf(args) != plan.fingerprint) {
     return Refuse(StatusCode::kStalePlan, "plan")
-        .Must("be made for these lengths, positions, windows, page and list sizes");
+        .Must("be made for these lengths, positions, windows, masks, page and list sizes");
   }
   return CheckWorkspace(plan, workspace);
 }
