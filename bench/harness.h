@@ -117,6 +117,7 @@ void RegisterMlaDecode(Harness& harness);
 void RegisterLatentWrite(Harness& harness);
 void RegisterLatentGather(Harness& harness);
 void RegisterMergeStates(Harness& harness);
+void RegisterPrefill(Harness& harness);
 
 }  // namespace lathe::bench
 

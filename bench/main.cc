@@ -9,6 +9,7 @@
 //   LatentWrite/tokens:N/from:F/to:G/target:T/threads:N
 //   LatentGather/tokens:N/from:F/to:G/target:T/threads:N
 //   MergeStates/parts:P/tokens:T/heads:H/format:F/target:T/threads:N
+//   Prefill/way:W/tokens:T/context:C/heads:H/format:F/target:T/threads:N
 //
 // LATHE_TARGET=NAME in the environment keeps one target. LATHE_BENCH_COMPARATORS=0 leaves out what
 // decode is compared with (rows of the best target are); ONEDNN_MAX_CPU_ISA and OPENBLAS_CORETYPE
@@ -74,6 +75,7 @@ int Main(int argc, char** argv) {
   RegisterLatentWrite(harness);
   RegisterLatentGather(harness);
   RegisterMergeStates(harness);
+  RegisterPrefill(harness);
 
   TableReporter table;
   if (!is_list) {
