@@ -21,6 +21,7 @@
 #include "lathe/base/executor.h"
 #include "lathe/base/keys.h"
 #include "lathe/base/lse.h"
+#include "lathe/base/precision.h"
 #include "lathe/base/rope.h"
 #include "lathe/base/status.h"
 #include "lathe/base/target.h"
@@ -40,21 +41,6 @@ struct MlaShape {
   constexpr int64_t head_dim() const noexcept { return kv_lora_rank + qk_rope_head_dim; }
 };
 
-enum class Precision : uint8_t {
-  // bf16 products (float32 sums) where the query is bfloat16 and all values of the cache's format are, else
-  // float32: for float32 and float16 caches, and for kFp8DsMla, whose keys are products with any float.
-  // Weights are rounded to bfloat16; rows with up to 1024 keys, where errors do not average out, add what
-  // that loses in a second pass. Errors stay below 8e-4 or 2.01/128 relative, unless a handful of many
-  // keys carries all the weight (docs/numerics.md).
-  kAuto,
-  // bf16 products for every cache but float32 and float16: a query of another type and the keys of
-  // kFp8DsMla (exact where its scales are powers of two) are rounded once, and weights are rounded at
-  // every length. The fastest.
-  kBFloat16,
-  // float32 products on every target.
-  kFloat32,
-};
-
 // May not change between Plan and Run.
 struct MlaDecodeOptions {
   // Multiplies <q, row>. Required, > 0: no default can be derived from the row's width (DeepSeek's comes
@@ -66,6 +52,9 @@ struct MlaDecodeOptions {
   // Keys a partial result covers at least, > 0. Together with a sequence's length it decides where the
   // sums are cut, so it decides the last bits of a result; threads and batch do not.
   int64_t split_tokens = 1024;
+  // With kAuto weights are rounded to bfloat16, but rows with up to 1024 keys, where errors do not average
+  // out, add what that loses in a second pass: errors stay below 8e-4 or 2.01/128 relative, unless a
+  // handful of many keys carries all the weight (docs/numerics.md). kBFloat16 rounds at every length.
   Precision precision = Precision::kAuto;
   LsePolicy lse = {};
   // The engine's target; kAuto takes the best. A target that cannot run is refused by Plan.

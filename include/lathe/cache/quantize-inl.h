@@ -99,6 +99,14 @@ HWY_NOINLINE void QuantizeTile(const float* HWY_RESTRICT x, int64_t n, float sca
   for (; i < n; ++i) codes[i] = std::byte{FromFloat<Code>(DivideTiny(x[i], scale)).bits};
 }
 
+// A row of e4m3 codes under one scale, which is returned: keys and queries of an indexer.
+inline float QuantizeIndexerRow(const float* x, int64_t n, bool power_of_two, std::byte* codes) {
+  const float amax = FiniteMax(x, n);
+  const float scale = power_of_two ? ToFloat(PowerOfTwoScale(amax)) : IndexerScale(amax);
+  QuantizeTile<float8_e4m3fn>(x, n, scale, codes);
+  return scale;
+}
+
 // Tiles of e4m3 codes, each with a power of two: codes to `codes`, a scale byte each to `scales`.
 // All scales first: they are long chains of dependent operations, which then overlap.
 template <int64_t kTile, int64_t kTiles>

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "lathe/dispatch/engine_choice.h"
 #include "lathe/dispatch/host_check.h"
 #include "lathe/mla_decode.h"
 
@@ -30,12 +31,7 @@ Status CheckOptions(const Options& options) {
   if (options.split_tokens < 1) {
     return Invalid("options.split_tokens").Is(options.split_tokens).Must("be at least", 1);
   }
-  if (options.precision > Precision::kFloat32) {
-    return Invalid("options.precision")
-        .Is(static_cast<int64_t>(options.precision))
-        .Must("be a known Precision");
-  }
-  return OkStatus();
+  return CheckPrecision(options.precision);
 }
 
 // Workers that a plan may be made for: within it, sums of work times workers cannot overflow.
@@ -69,8 +65,6 @@ inline Status CheckLimits(const MlaDecodeLimits& limits) {
 // Query rows times keys of a step: more than any machine computes in a day, and so little that sums
 // of work, times a few for each of 65536 workers, cannot overflow.
 constexpr int64_t kMaxWork = int64_t{1} << 44;
-
-constexpr const char* kEndsAtQueryRows = "be the number of query rows,";
 
 struct NamedRange {
   const char* name;

@@ -34,8 +34,6 @@ constexpr int64_t kFoldRows = 16;
 // Pieces a worker should find in a block that is cut, so that the last ones even out.
 constexpr int64_t kPiecesPerWorker = 4;
 
-constexpr int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 // Plans of operations derive from it.
 struct AttendPlan {
   const KernelTable* kernels;

@@ -15,22 +15,6 @@ constexpr float kLog2E = 1.44269504088896340736f;
 // the accuracy that Precision::kAuto promises: 3.4 times the bound at 16 keys, 1.1 at 1024, 0.7 at 2048.
 constexpr int64_t kResidualKeys = 1024;
 
-// Of bf16 products. is_exact: nothing that they take is rounded for them; otherwise that needs consent.
-// can_round: the format of the keys allows it.
-inline Engine ChooseEngine(const KernelTable& kernels, Precision precision, bool is_exact,
-                           bool can_round) {
-  if (!kernels.native_bf16 || !can_round) return Engine::kFloat32;
-  switch (precision) {
-    case Precision::kFloat32:
-      return Engine::kFloat32;
-    case Precision::kBFloat16:
-      return Engine::kBFloat16;
-    case Precision::kAuto:
-      break;
-  }
-  return is_exact ? Engine::kBFloat16 : Engine::kFloat32;
-}
-
 // A hash of the extents and lengths that a plan was made for.
 class Fingerprint {
  public:

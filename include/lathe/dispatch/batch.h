@@ -50,6 +50,12 @@ inline Status CheckStartLoc(const char* name, const IndexView<1>& starts, int64_
   return Invalid(name).At(num_seqs).Is(starts(num_seqs)).Must(ends_at_rule, num_rows);
 }
 
+// The rows of each sequence, from query_start_loc or one each. `name`: what the caller knows it by.
+inline Status CheckQueryStartLoc(const char* name, const IndexView<1>& starts, int64_t num_tokens) {
+  if (starts.empty()) return OkStatus();
+  return CheckStartLoc(name, starts, num_tokens, "be the number of query rows,");
+}
+
 }  // namespace LATHE_ABI
 }  // namespace detail
 }  // namespace lathe

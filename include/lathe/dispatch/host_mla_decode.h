@@ -4,6 +4,7 @@
 #define LATHE_DISPATCH_HOST_MLA_DECODE_H_
 
 #include "lathe/dispatch/attend_run.h"
+#include "lathe/dispatch/engine_choice.h"
 #include "lathe/dispatch/mla_decode_lengths.h"
 
 namespace lathe {
@@ -35,18 +36,16 @@ inline DType RopeDType(const MlaDecodeArgs& args) {
   return args.q_pe.extent[2] > 0 ? args.q_pe.dtype : QueryDType(args);
 }
 
-// bf16 products are exact for bf16 inputs. A query of another type would be rounded, and so would the
-// keys of some formats (8192 normally distributed ones: 1.3 times the bound of kAuto).
-inline Engine ChooseEngine(const KernelTable& kernels, const MlaDecodeOptions& options,
-                           const MlaDecodeArgs& args) {
-  bool is_exact = QueryDType(args) == DType::kBFloat16 && RopeDType(args) == DType::kBFloat16;
-  bool can_round = true;
+// Of two caches, the one that permits less decides.
+inline Engine EngineFor(const KernelTable& kernels, const MlaDecodeOptions& options,
+                        const MlaDecodeArgs& args) {
+  const bool is_bf16_query =
+      QueryDType(args) == DType::kBFloat16 && RopeDType(args) == DType::kBFloat16;
+  BFloat16Rows rows = BFloat16Rows::kExact;
   for (const NamedKeys& set : KeySetsOf(args)) {
-    const BFloat16Rows rows = BFloat16RowsOf(set.keys.cache.format);
-    can_round = can_round && rows != BFloat16Rows::kNever;
-    is_exact = is_exact && rows == BFloat16Rows::kExact;
+    rows = (std::min)(rows, BFloat16RowsOf(set.keys.cache.format));
   }
-  return ChooseEngine(kernels, options.precision, is_exact, can_round);
+  return ChooseEngine(kernels.native_bf16, options.precision, rows, is_bf16_query);
 }
 
 inline Status MlaDecodeSizes(const MlaShape& shape, const MlaDecodeOptions& options,
@@ -139,7 +138,8 @@ inline Status PlanMlaDecode(const MlaShape& shape, const MlaDecodeOptions& optio
   LATHE_RETURN_IF_REFUSED(CheckShape(shape));
   LATHE_RETURN_IF_REFUSED(CheckOptions(options));
   LATHE_RETURN_IF_REFUSED(CheckArgs(shape, options, args, false));
-  LATHE_RETURN_IF_REFUSED(CheckQueryStartLoc(args));
+  LATHE_RETURN_IF_REFUSED(
+      CheckQueryStartLoc("query_start_loc", args.query_start_loc, BatchOf(args).num_tokens));
   LATHE_RETURN_IF_REFUSED(CheckTreeMask(args));
   const Causality causality = CausalityOf(options, args);
   LATHE_RETURN_IF_REFUSED(CheckLengths(args, causality));
@@ -147,7 +147,7 @@ inline Status PlanMlaDecode(const MlaShape& shape, const MlaDecodeOptions& optio
   if (options.check_indices) LATHE_RETURN_IF_REFUSED(CheckBlockTables(args, causality));
   Plan wanted{};
   LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &wanted.target, &wanted.kernels));
-  wanted.engine = ChooseEngine(*wanted.kernels, options, args);
+  wanted.engine = EngineFor(*wanted.kernels, options, args);
   wanted.shape = {shape.head_dim(), shape.kv_lora_rank};
   wanted.split_tokens = options.split_tokens;
   wanted.fingerprint = FingerprintOf(args);

@@ -4,6 +4,7 @@
 #define LATHE_DISPATCH_HOST_PREFILL_H_
 
 #include "lathe/dispatch/attend_run.h"
+#include "lathe/dispatch/engine_choice.h"
 #include "lathe/dispatch/prefill_check.h"
 
 namespace lathe {
@@ -101,9 +102,9 @@ inline Status PlanPrefill(const PrefillShape& shape, const PrefillOptions& optio
   LATHE_RETURN_IF_REFUSED(CheckStarts(shape, args));
   PlanOfPrefill wanted{};
   LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &wanted.target, &wanted.kernels));
-  const bool is_exact = args.q.dtype == DType::kBFloat16 && args.k.dtype == DType::kBFloat16;
   wanted.engine =
-      ChooseEngine(*wanted.kernels, options.precision, is_exact, args.k.dtype == DType::kBFloat16);
+      ChooseEngine(wanted.kernels->native_bf16, options.precision,
+                   BFloat16RowsOf(FormatOfRows(args.k.dtype)), args.q.dtype == DType::kBFloat16);
   wanted.shape = ShapeOf(shape);
   wanted.split_tokens = options.split_tokens;
   wanted.fingerprint = FingerprintOf(args);

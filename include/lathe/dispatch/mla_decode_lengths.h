@@ -9,13 +9,6 @@ namespace lathe {
 namespace detail {
 namespace LATHE_ABI {
 
-// The rows of each sequence, from query_start_loc or one each.
-inline Status CheckQueryStartLoc(const MlaDecodeArgs& args) {
-  if (args.query_start_loc.empty()) return OkStatus();
-  return CheckStartLoc("query_start_loc", args.query_start_loc, BatchOf(args).num_tokens,
-                       kEndsAtQueryRows);
-}
-
 // The mask has a bit for each query of every sequence.
 inline Status CheckTreeMask(const MlaDecodeArgs& args) {
   if (!IsGiven(args.tree_mask)) return OkStatus();

@@ -85,7 +85,7 @@ inline Status CheckArgs(const PrefillShape& shape, const PrefillArgs& args, bool
 // What the starts hold. O(B).
 inline Status CheckStarts(const PrefillShape& shape, const PrefillArgs& args) {
   LATHE_RETURN_IF_REFUSED(
-      CheckStartLoc("query_start_loc", args.query_start_loc, args.out.extent[0], kEndsAtQueryRows));
+      CheckQueryStartLoc("query_start_loc", args.query_start_loc, args.out.extent[0]));
   LATHE_RETURN_IF_REFUSED(CheckStartLoc("kv_start_loc", args.kv_start_loc, args.k.extent[0],
                                         "be the number of key rows,"));
   int64_t work = 0;

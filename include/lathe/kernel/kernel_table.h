@@ -12,9 +12,13 @@
 #include "lathe/base/rope.h"
 #include "lathe/base/types.h"
 #include "lathe/base/view.h"
+#include "lathe/indexer_logits.h"
+#include "lathe/kernel/compress_batch.h"
+#include "lathe/kernel/topk_row.h"
 #include "lathe/kernel/visibility.h"
 #include "lathe/latent_cache.h"
 #include "lathe/merge_states.h"
+#include "lathe/query_prep.h"
 
 namespace lathe {
 namespace detail {
@@ -142,15 +146,86 @@ struct GatherTask {
   int64_t count = 0;
 };
 
+// One ComputeIndexerLogits.
+struct IndexerCall {
+  int64_t num_heads = 0;
+  int64_t width = 0;
+  float scale = 1.0f;  // of the whole cache
+  IndexerInputs inputs = {};
+  KeySet keys = {};  // the pages of inputs
+  View<float, 2> logits = {};
+  bool fill = false;
+};
+
+// Rows [row_begin, row_begin + num_rows) of a sequence's q_len (one, if there are candidate blocks) against
+// the keys [key_begin, key_end), as far as each sees them. Of the cells to fill, the first task of the rows
+// owns those before, the last task those after its keys.
+struct IndexerTask {
+  int64_t seq = 0;
+  int64_t token_begin = 0;  // first row of the sequence, in [0, T)
+  int64_t q_len = 0;
+  int64_t row_begin = 0;
+  int64_t num_rows = 0;
+  int64_t key_begin = 0;
+  int64_t key_end = 0;
+  bool is_first = false;
+  bool is_last = false;
+};
+
+// One IndexerTopk: the call to Topk that it stands for, without scores.
+struct IndexerTopkCall {
+  IndexerCall scores = {};
+  TopkArgs out = {};
+  TopkOptions options = {};
+  int64_t max_keys = 0;  // of a row
+};
+// Columns that one item of KernelTable::pool_columns pools: whole cache lines of rows of any type.
+constexpr int64_t kPoolColumns = 64;
+constexpr int64_t NumPoolBlocks(int64_t head_dim) {
+  return (head_dim + kPoolColumns - 1) / kPoolColumns;
+}
+
 struct KernelTable {
   bool native_bf16 = false;  // has the kBFloat16 engine
   size_t (*attend_scratch_bytes[kNumEngines])(const AttendShape&, int64_t max_rows) = {};
   void (*attend[kNumEngines])(const AttendCall&, const AttendTask&, void* scratch) = {};
   void (*fold[kNumEngines])(const AttendCall&, const FoldTask&) = {};
+  size_t (*indexer_scratch_bytes[kNumEngines])(int64_t num_heads, int64_t width,
+                                               int64_t max_rows) = {};
+  void (*index_logits[kNumEngines])(const IndexerCall&, const IndexerTask&, void* scratch) = {};
+  size_t (*indexer_topk_scratch_bytes[kNumEngines])(int64_t num_heads, int64_t width,
+                                                    int64_t max_rows, int64_t max_keys,
+                                                    int64_t k) = {};
+  // `part`: null, or what becomes of a range of one row's keys.
+  void (*index_topk[kNumEngines])(const IndexerTopkCall&, const IndexerTask&, void* scratch,
+                                  TopkCandidates* part) = {};
+  void (*merge_index_topk)(const IndexerTopkCall&, const IndexerTask&, const TopkCandidates* parts,
+                           int64_t num_parts) = nullptr;
+  void (*list_index_keys)(const IndexerTopkCall&, const IndexerTask&) = nullptr;
   void (*write_latents)(const LatentWriteArgs&, bool power_of_two_scales, int64_t token_begin,
                         int64_t token_end) = nullptr;
   void (*gather_latents)(const LatentGatherArgs&, const GatherTask&) = nullptr;
   void (*merge)(const MergeStatesArgs&, int64_t row_begin, int64_t row_end) = nullptr;  // of T * H
+  void (*prepare_queries)(const QueryPrepArgs&, const QueryPrepOptions&, int64_t row_begin,
+                          int64_t row_end) = nullptr;  // of T * H
+  void (*select_topk)(const TopkArgs&, const TopkOptions&, int64_t row,
+                      TopkCandidates scratch) = nullptr;
+  void (*select_topk_part)(const TopkArgs&, const TopkOptions&, int64_t row, int64_t part,
+                           int64_t num_parts, TopkCandidates scratch,
+                           TopkCandidates* out) = nullptr;
+  void (*merge_topk_parts)(const TopkArgs&, const TopkOptions&, int64_t row,
+                           const TopkCandidates* parts, int64_t num_parts,
+                           TopkCandidates scratch) = nullptr;
+  // Entries [begin, end), pooled into row `stats_row` of call.stats one after another and written.
+  void (*compress)(const CompressCall& call, int64_t begin, int64_t end,
+                   int64_t stats_row) = nullptr;
+  // Column blocks [begin, end) of all entries', pooled into the row of stats with the entry's number.
+  void (*pool_columns)(const CompressCall& call, int64_t begin, int64_t end) = nullptr;
+  // Entries that are pooled, written.
+  void (*finish_entries)(const CompressCall& call, int64_t begin, int64_t end) = nullptr;
+  void (*save_states)(const CompressCall& call, int64_t token_begin, int64_t token_end) = nullptr;
+  void (*merge_compressed)(const CompressedMergeArgs& args, const CompressedMergeOptions& options,
+                           int64_t begin, int64_t end) = nullptr;
 };
 
 }  // namespace detail

@@ -13,7 +13,9 @@
 #include "lathe/base/row_transform.h"
 #include "lathe/cache/code_tables.h"
 #include "lathe/cache/formats.h"
+#include "lathe/kernel/indexer_visibility.h"
 #include "lathe/kernel/kernel_table.h"
+#include "lathe/kernel/topk_row.h"
 #include "lathe/kernel/visibility.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -31,8 +33,12 @@ namespace hn = hwy::HWY_NAMESPACE;
 #include "lathe/cache/formats-inl.h"
 #include "lathe/kernel/latent_write-inl.h"
 #include "lathe/kernel/latent_gather-inl.h"
+#include "lathe/kernel/query_prep-inl.h"
 #include "lathe/kernel/merge-inl.h"
+#include "lathe/kernel/topk-inl.h"
+#include "lathe/kernel/topk_write-inl.h"
 #include "lathe/kernel/exp2-inl.h"
+#include "lathe/kernel/compress-inl.h"
 #include "lathe/kernel/arithmetic-inl.h"
 #include "lathe/kernel/score-inl.h"
 #include "lathe/kernel/softmax-inl.h"
@@ -48,6 +54,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 #endif
 #include "lathe/kernel/epilogue-inl.h"
 #include "lathe/kernel/attend-inl.h"
+#include "lathe/kernel/indexer_logits-inl.h"
+#include "lathe/kernel/indexer_topk-inl.h"
 // clang-format on
 
 template <class Engine>
@@ -57,6 +65,10 @@ constexpr void AddEngine(detail::KernelTable& table) {
   table.attend_scratch_bytes[kIndex] = AttendScratchBytes<Engine>;
   table.attend[kIndex] = Attend<Engine>;
   table.fold[kIndex] = Fold<A>;
+  table.indexer_scratch_bytes[kIndex] = IndexerScratchBytes<A>;
+  table.index_logits[kIndex] = IndexLogits<A>;
+  table.indexer_topk_scratch_bytes[kIndex] = IndexerTopkScratchBytes<A>;
+  table.index_topk[kIndex] = IndexTopk<A>;
 }
 
 constexpr detail::KernelTable MakeKernels() {
@@ -64,6 +76,17 @@ constexpr detail::KernelTable MakeKernels() {
   table.write_latents = WriteLatents;
   table.gather_latents = GatherLatents;
   table.merge = Merge;
+  table.prepare_queries = PrepareQueryRows;
+  table.select_topk = SelectTopk;
+  table.select_topk_part = SelectTopkPart;
+  table.merge_topk_parts = MergeTopkParts;
+  table.merge_index_topk = MergeIndexTopk;
+  table.list_index_keys = ListIndexKeys;
+  table.compress = CompressEntries;
+  table.pool_columns = PoolColumns;
+  table.finish_entries = FinishEntries;
+  table.save_states = SaveStates;
+  table.merge_compressed = MergeCompressedEntries;
   AddEngine<RegisterEngine<FloatArithmetic>>(table);
 #if HWY_NATIVE_DOT_BF16
   AddEngine<RegisterEngine<BFloat16Arithmetic>>(table);
@@ -81,7 +104,7 @@ inline const detail::KernelTable& Kernels() {
 
 // Query rows of a sequence up to which registers beat tiles, which always compute 16 rows. It must
 // be the sequence's own number: were it that of a task, cutting row blocks would change results.
-constexpr int64_t kMaxRegisterRows = 8;
+constexpr int64_t kMaxRegisterRows = 5;
 
 template <class Tile>
 void AttendOnTiles(const AttendCall& call, const AttendTask& task, void* scratch) {

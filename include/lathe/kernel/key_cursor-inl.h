@@ -15,12 +15,13 @@ struct KeyTile {
   int64_t side_bytes = 0;
   int64_t value_bytes = 0;  // of own_values
 
-  void Prefetch(int64_t t) const {
+  // Inlined by force: GCC takes a function that only prefetches for one without effects and drops calls of it.
+  LATHE_INLINE void Prefetch(int64_t t) const {
     if (t >= count) return;
     for (int64_t at = 0; at < record_bytes; at += 64) PrefetchToL2(rows[t] + at);
     if (side_bytes > 0) PrefetchToL2(sides[t]);
   }
-  void PrefetchValue(int64_t t) const {
+  LATHE_INLINE void PrefetchValue(int64_t t) const {
     if (t >= count) return;
     for (int64_t at = 0; at < value_bytes; at += 64) PrefetchToL2(own_values[t] + at);
   }
@@ -31,7 +32,7 @@ class KeyCursor {
   KeyCursor(const AttendCall& call, const AttendTask& task, int set, int64_t tile_keys,
             const std::byte* zeros)
       : keys_(call.keys[set]),
-        call_(call),
+        call_(&call),
         set_(set),
         seq_(task.seq),
         kv_head_(task.head_begin / call.unit_heads),
@@ -52,6 +53,14 @@ class KeyCursor {
     }
   }
 
+  // Ranges of a sequence's keys; without a block table the slots of the cache in their order.
+  KeyCursor(const KeySet& keys, int64_t width, int64_t seq, int64_t tile_keys,
+            const std::byte* zeros)
+      : keys_(keys), set_(0), seq_(seq), tile_keys_(tile_keys), zeros_(zeros) {
+    record_bytes_ = RecordBytes(keys.cache.format, width);
+    side_bytes_ = SideBytes(keys.cache.format);
+  }
+
   void Seek(int64_t begin, int64_t end) {
     at_ = (std::min)(begin, end);
     end_ = end;
@@ -63,9 +72,9 @@ class KeyCursor {
     tile.record_bytes = record_bytes_;
     tile.side_bytes = side_bytes_;
     tile.begin = at_;
-    tile.count = call_.has_own_values ? NextOfTensors(tile)
-                 : has_list_          ? NextOfList(tile)
-                                      : NextOfRange(tile);
+    tile.count = HasOwnValues() ? NextOfTensors(tile)
+                 : has_list_    ? NextOfList(tile)
+                                : NextOfRange(tile);
     for (int64_t t = tile.count; t < tile_keys_ + kScoreTokens; ++t) tile.rows[t] = zeros_;
   }
 
@@ -77,13 +86,17 @@ class KeyCursor {
     tile.sides[at] = page + keys_.cache.block_size * keys_.cache.row_stride + slot * side_bytes_;
   }
 
+  // Without a table the cache itself is the sequence.
   int64_t Block(int64_t page) const {
+    if (keys_.block_table.empty()) return page;
     return keys_.block_table(seq_, keys_.wraps ? page % keys_.block_table.extent[1] : page);
   }
 
+  bool HasOwnValues() const { return call_ != nullptr && call_->has_own_values; }
+
   // Row `at` of the sequence and this head in a tensor of keys or values.
   const std::byte* RowOf(const In<3>& tensor, int64_t at) const {
-    const int64_t row = call_.kv_start_loc(seq_) + at;
+    const int64_t row = call_->kv_start_loc(seq_) + at;
     return tensor.data + (row * tensor.stride[0] + kv_head_ * tensor.stride[1]) *
                              static_cast<int64_t>(SizeOf(tensor.dtype));
   }
@@ -91,10 +104,10 @@ class KeyCursor {
   int64_t NextOfTensors(KeyTile& tile) {
     const int64_t count = (std::min)(end_ - at_, tile_keys_);
     tile.values = tile.own_values;
-    tile.value_bytes = call_.v_dim * static_cast<int64_t>(SizeOf(call_.v.dtype));
+    tile.value_bytes = call_->v_dim * static_cast<int64_t>(SizeOf(call_->v.dtype));
     for (int64_t t = 0; t < count; ++t, ++at_) {
-      tile.rows[t] = RowOf(call_.k, at_);
-      tile.own_values[t] = RowOf(call_.v, at_);
+      tile.rows[t] = RowOf(call_->k, at_);
+      tile.own_values[t] = RowOf(call_->v, at_);
     }
     for (int64_t t = count; t < tile_keys_; ++t) tile.own_values[t] = zeros_;
     return count;
@@ -120,7 +133,7 @@ class KeyCursor {
     for (; at_ < end_ && count < tile_keys_; ++at_) {
       const int64_t index = keys_.indices(list_row_, at_);
       if (index < 0 || index >= limit_) continue;
-      if (has_tree_ && !call_.causality.SeesToken(list_query_, index)) continue;
+      if (has_tree_ && !call_->causality.SeesToken(list_query_, index)) continue;
       const int64_t page = index / block_size;
       const int64_t block = keys_.index_space == IndexSpace::kPhysical ? page : Block(page);
       Place(tile, count++, block, index % block_size);
@@ -129,10 +142,10 @@ class KeyCursor {
   }
 
   const KeySet& keys_;
-  const AttendCall& call_;
+  const AttendCall* call_ = nullptr;
   int set_;
   int64_t seq_;
-  int64_t kv_head_;
+  int64_t kv_head_ = 0;
   int64_t tile_keys_;
   const std::byte* zeros_;
   int64_t record_bytes_ = 0;

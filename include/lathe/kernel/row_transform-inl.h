@@ -27,28 +27,35 @@ LATHE_INLINE VF LoadFirst(DType dtype, const std::byte* row, int64_t at, int64_t
   return LoadFirst(reinterpret_cast<const bfloat16*>(row) + at, n);
 }
 
-// The sum of (x - mean)^kPower over a row.
+// Columns x become f(column, number of columns, x), a vector of them at a time.
+template <class F>
+LATHE_INLINE void UpdateRow(int64_t width, float* row, const F& f) {
+  int64_t c = 0;
+  for (; c + kLanes <= width; c += kLanes) {
+    StoreFloats(f(c, kLanes, LoadFloats(row + c)), row + c);
+  }
+  const int64_t rest = width - c;
+  if (rest > 0) StoreFirst(f(c, rest, LoadFirst(row + c, rest)), row + c, rest);
+}
+
+// The sum of x^kPower over a row.
 template <int kPower>
-HWY_NOINLINE double SumRow(const float* row, int64_t width, float mean) {
+HWY_NOINLINE double SumRow(const float* row, int64_t width) {
   const F32 d;
-  const VF center = hn::Set(d, mean);
   const auto add = [](VF x, VF sum) {
-    return kPower == 2 ? hn::MulAdd(x, x, sum) : hn::Add(sum, x);
+    return kPower == 2 ? hn::MulAdd(x, x, sum) : hn::Add(x, sum);
   };
   constexpr int64_t kChains = 4;
   VF sums[kChains];
   for (VF& sum : sums) sum = hn::Zero(d);
   int64_t c = 0;
   for (; c + kChains * kLanes <= width; c += kChains * kLanes) {
-    LATHE_UNROLL for (int64_t i = 0; i < kChains; ++i) {
-      sums[i] = add(hn::Sub(hn::LoadU(d, row + c + i * kLanes), center), sums[i]);
+    LATHE_UNROLL
+    for (int64_t i = 0; i < kChains; ++i) {
+      sums[i] = add(LoadFloats(row + c + i * kLanes), sums[i]);
     }
   }
-  for (; c < width; c += kLanes) {
-    const auto is_column = hn::FirstN(d, static_cast<size_t>((std::min)(width - c, kLanes)));
-    const VF x = hn::Sub(LoadFirst(row + c, width - c), center);
-    sums[0] = add(hn::IfThenElseZero(is_column, x), sums[0]);
-  }
+  for (; c < width; c += kLanes) sums[0] = add(LoadFirst(row + c, width - c), sums[0]);
   const float sum = hn::ReduceSum(d, hn::Add(hn::Add(sums[0], sums[1]), hn::Add(sums[2], sums[3])));
   const float magnitude = std::fabs(sum);
   if (magnitude > 1e-30f && magnitude <= (std::numeric_limits<float>::max)()) {
@@ -57,7 +64,7 @@ HWY_NOINLINE double SumRow(const float* row, int64_t width, float mean) {
   // Zero and NaN come here too, and what is out of float's range but not of double's.
   double exact = 0.0;
   for (int64_t i = 0; i < width; ++i) {
-    const double x = static_cast<double>(row[i]) - static_cast<double>(mean);
+    const auto x = static_cast<double>(row[i]);
     exact += kPower == 2 ? x * x : x;
   }
   return exact;
@@ -65,23 +72,26 @@ HWY_NOINLINE double SumRow(const float* row, int64_t width, float mean) {
 
 HWY_NOINLINE inline void NormRow(const RowNorm& norm, int64_t width, float* row) {
   if (norm.kind == NormKind::kNone) return;
-  const F32 d;
   const auto n = static_cast<double>(width);
-  const float mean =
-      norm.kind == NormKind::kLayer ? static_cast<float>(SumRow<1>(row, width, 0.0f) / n) : 0.0f;
-  const double variance = SumRow<2>(row, width, mean) / n;
-  const VF center = hn::Set(d, mean);
-  const VF factor =
-      hn::Set(d, static_cast<float>(1.0 / std::sqrt(variance + static_cast<double>(norm.eps))));
-  for (int64_t c = 0; c < width; c += kLanes) {
-    const int64_t rest = width - c;
-    VF x = hn::Mul(hn::Sub(LoadFirst(row + c, rest), center), factor);
-    if (!norm.weight.empty()) {
-      x = hn::Mul(x, LoadFirst(norm.weight.dtype, norm.weight.data, c, rest));
-    }
-    if (!norm.bias.empty()) x = hn::Add(x, LoadFirst(norm.bias.dtype, norm.bias.data, c, rest));
-    StoreFirst(x, row + c, rest);
+  if (norm.kind == NormKind::kLayer) {
+    const VF mean = hn::Set(F32(), static_cast<float>(SumRow<1>(row, width) / n));
+    UpdateRow(width, row, [mean](int64_t, int64_t, VF x) { return hn::Sub(x, mean); });
   }
+  const double variance = SumRow<2>(row, width) / n;
+  const VF factor =
+      hn::Set(F32(), static_cast<float>(1.0 / std::sqrt(variance + static_cast<double>(norm.eps))));
+  const In<1>&weight = norm.weight, &bias = norm.bias;
+  if (weight.empty()) {
+    UpdateRow(width, row, [factor](int64_t, int64_t, VF x) { return hn::Mul(x, factor); });
+  } else {
+    UpdateRow(width, row, [factor, &weight](int64_t c, int64_t count, VF x) {
+      return hn::Mul(hn::Mul(x, factor), LoadFirst(weight.dtype, weight.data, c, count));
+    });
+  }
+  if (bias.empty()) return;
+  UpdateRow(width, row, [&bias](int64_t c, int64_t count, VF x) {
+    return hn::Add(x, LoadFirst(bias.dtype, bias.data, c, count));
+  });
 }
 
 // (a, b) -> (a * cos - b * sin, b * cos + a * sin)
@@ -172,18 +182,15 @@ HWY_NOINLINE inline void HadamardRow(int64_t width, float* row) {
     }
   }
   const VF factor = hn::Set(d, static_cast<float>(1.0 / std::sqrt(static_cast<double>(width))));
-  for (int64_t c = 0; c < width; c += kLanes) {
-    const VF v = HadamardLanes<kLanes / 2>(LoadFirst(row + c, width - c), width);
-    StoreFirst(hn::Mul(v, factor), row + c, width - c);
-  }
+  UpdateRow(width, row, [factor, width](int64_t, int64_t, VF x) {
+    return hn::Mul(HadamardLanes<kLanes / 2>(x, width), factor);
+  });
 }
 
-inline void RoundRowToBFloat16(int64_t width, float* row) {
-  for (int64_t c = 0; c < width; c += kLanes) {
-    const VU upper =
-        hn::And(RoundToBFloat16(LoadFirst(row + c, width - c)), hn::Set(U32(), 0xFFFF0000u));
-    StoreFirst(hn::BitCast(F32(), upper), row + c, width - c);
-  }
+HWY_NOINLINE inline void RoundRowToBFloat16(int64_t width, float* row) {
+  UpdateRow(width, row, [](int64_t, int64_t, VF x) {
+    return hn::BitCast(F32(), hn::And(RoundToBFloat16(x), hn::Set(U32(), 0xFFFF0000u)));
+  });
 }
 
 // All of it. `position` counts where there is a rope.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -15,26 +16,13 @@
 #include "lathe/merge_states.h"
 #include "lathe/mla_decode.h"
 #include "lathe/prefill.h"
+#include "lathe/ref/elements.h"
+#include "lathe/ref/row_transform_ref.h"
 
 namespace lathe {
 namespace ref {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-
-// Element (i, j, k) of a tensor.
-inline double At(const In<3>& v, int64_t i, int64_t j, int64_t k) {
-  const int64_t offset = i * v.stride[0] + j * v.stride[1] + k * v.stride[2];
-  const std::byte* element = v.data + offset * static_cast<int64_t>(SizeOf(v.dtype));
-  switch (v.dtype) {
-    case DType::kFloat32:
-      return Latent<float>::DecodeColumn(element, nullptr, 0);
-    case DType::kFloat16:
-      return Latent<float16>::DecodeColumn(element, nullptr, 0);
-    case DType::kBFloat16:
-      return Latent<bfloat16>::DecodeColumn(element, nullptr, 0);
-  }
-  return std::numeric_limits<double>::quiet_NaN();
-}
 
 // The key row at a slot of a page.
 inline std::vector<double> DecodeRow(const PagedCache& cache, int64_t block, int64_t slot,
@@ -52,29 +40,6 @@ inline std::vector<double> DecodeRow(const PagedCache& cache, int64_t block, int
     }
   });
   return row;
-}
-
-// Pair p of the rotated columns of a row, (a, b), becomes (a + ib) * (cos + i sin) (Rope, base/rope.h).
-inline void Rotate(const Rope& rope, int64_t position, double* row, int64_t width) {
-  const int64_t dim = rope.dim();
-  double* first = rope.leading ? row : row + width - dim;
-  const auto angle = [position](const In<2>& table, int64_t p) {
-    In<3> at;
-    at.data = table.data;
-    at.dtype = table.dtype;
-    at.stride[1] = table.stride[0];
-    at.stride[2] = table.stride[1];
-    return At(at, 0, position, p);
-  };
-  for (int64_t p = 0; p < dim / 2; ++p) {
-    double& a = rope.interleaved ? first[2 * p] : first[p];
-    double& b = rope.interleaved ? first[2 * p + 1] : first[p + dim / 2];
-    const double cos = angle(rope.cos, p);
-    const double sin = rope.inverse ? -angle(rope.sin, p) : angle(rope.sin, p);
-    const double rotated = a * cos - b * sin;
-    b = b * cos + a * sin;
-    a = rotated;
-  }
 }
 
 // T rows of H heads: out [T, H, Dv] and the natural, sink-less lse [T, H]; an empty row is 0 and -inf.
@@ -234,7 +199,9 @@ inline AttentionResult MlaDecode(const MlaShape& shape, const MlaDecodeOptions& 
                                    token - begin, token);
           position = path.empty() ? 0 : static_cast<int64_t>(path.size()) - 1;
         }
-        Rotate(args.out_rope, position, &result.out[at * static_cast<size_t>(v_dim)], v_dim);
+        const auto first = result.out.begin() + static_cast<ptrdiff_t>(at) * v_dim;
+        const auto rotated = RopeRow(args.out_rope, position, {first, first + v_dim});
+        std::copy(rotated.begin(), rotated.end(), first);
       }
     }
   }
