@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns the JSON of lathe_bench into tables and plots.
 
-  bench/report.py FILE.json
+  bench/report.py FILE.json [FOLDER]
 
-Prints a table for each operation and writes SVG plots beside the file. A plot whose rows are missing is
-left out."""
+Prints a table for each operation and one for the models that people run, and writes SVG plots into FOLDER, or
+beside the file. A plot whose rows are missing is left out."""
 
 import json
 import pathlib
@@ -217,10 +217,11 @@ def plot_latency(path, rows, target, cpu, threads):
 
 
 def main(argv):
-    if len(argv) != 2 or argv[1].startswith("-"):
+    if len(argv) not in (2, 3) or argv[1].startswith("-"):
         print(__doc__)
         return 2
     file = pathlib.Path(argv[1])
+    folder = pathlib.Path(argv[2]) if len(argv) == 3 else file.parent
     report = json.loads(file.read_text(encoding="utf-8"))
     context = report.get("context", {})
     cpu = f"{context.get('cpu', 'unknown CPU')}, {context.get('cores', '?')} cores"
@@ -246,14 +247,14 @@ def main(argv):
     print()
     if select(rows, target=best):
         threads = values_of(select(rows, target=best), "threads")[-1]
-        plot_against_heads(file.parent / "mla_decode_of_flop_ceiling.svg", rows, best, cpu, "of_flop_ceiling",
+        plot_against_heads(folder / "mla_decode_of_flop_ceiling.svg", rows, best, cpu, "of_flop_ceiling",
                            "MlaDecode: fraction of the arithmetic ceiling")
-        plot_against_heads(file.parent / "mla_decode_of_read_ceiling.svg", rows, best, cpu, "of_read_ceiling",
+        plot_against_heads(folder / "mla_decode_of_read_ceiling.svg", rows, best, cpu, "of_read_ceiling",
                            "MlaDecode: fraction of the streaming-read ceiling")
-        plot_comparators(file.parent / "mla_decode_comparators.svg", rows, best, cpu)
-        plot_speedup(file.parent / "mla_decode_threads.svg", rows, best, cpu)
-        plot_latency(file.parent / "mla_decode_latency.svg", rows, best, cpu, threads)
-        roofline.plot(file.parent / "mla_decode_roofline.svg", select(rows, target=best, threads=threads, cache="cold"),
+        plot_comparators(folder / "mla_decode_comparators.svg", rows, best, cpu)
+        plot_speedup(folder / "mla_decode_threads.svg", rows, best, cpu)
+        plot_latency(folder / "mla_decode_latency.svg", rows, best, cpu, threads)
+        roofline.plot(folder / "mla_decode_roofline.svg", select(rows, target=best, threads=threads, cache="cold"),
                       context, best, threads, cpu)
     return 0
 
