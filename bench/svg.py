@@ -93,7 +93,7 @@ def draw_panel(x0, title, series, x_axis, x_label, y_axis, y_label, y_unit):
         for x, y in s.points if s.marks else ():
             fill = "#ffffff" if s.dashed else s.colour
             out.append(f'<circle cx="{px(x):.1f}" cy="{py(y):.1f}" r="3.5" fill="{fill}" stroke="{s.colour}" '
-                       f'stroke-width="1.5"><title>{escape(s.label)}, {x}: {y:.3g}{y_unit}</title></circle>')
+                       f'stroke-width="1.5"><title>{escape(s.label)}, {x:g}: {y:.3g}{y_unit}</title></circle>')
     return out
 
 

@@ -5,7 +5,7 @@
 // thread.
 //
 // Output:
-//   one thread         out[0] = 0.0121
+//   one thread         out[0] = 0.0374
 //   pool of 3          the same bits
 //   ith of 3, barrier  the same bits
 #include <lathe/lathe.h>
