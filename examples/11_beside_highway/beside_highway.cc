@@ -7,7 +7,7 @@
 //   lathe runs on avx3_zen4
 //   largest output: 0.75
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "examples/11_beside_highway.cc"
+#define HWY_TARGET_INCLUDE "examples/11_beside_highway/beside_highway.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 

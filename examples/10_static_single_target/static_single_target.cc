@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One target, the one of this file's own flags: no table, no detection, no library. This file is compiled
-// with -march=native where the compiler has it (examples/CMakeLists.txt) and links nothing but the C++ library.
+// with -march=native where the compiler has it (CMakeLists.txt beside it) and links nothing but the C++ library.
 //
 // Output (Zen 4, -march=native -DHWY_WANT_AVX3_ZEN4):
 //   compiled for avx3_zen4, Highway calls it AVX3_ZEN4
