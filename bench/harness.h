@@ -117,8 +117,7 @@ class Harness {
   std::vector<TargetInfo> targets_;
   std::vector<size_t> thread_counts_;
   std::map<size_t, std::unique_ptr<Team>> teams_;
-  HugeBuffer dram_buffer_;
-  std::unique_ptr<ReadProbe> dram_;
+  std::unique_ptr<MemoryProbe> dram_;
 };
 
 void RegisterMlaDecode(Harness& harness);

@@ -16,6 +16,9 @@ if(LATHE_BUILD_DISPATCH)
 endif()
 
 install(TARGETS ${targets} EXPORT lathe ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+if(LATHE_BUILD_TOOLS)
+  install(TARGETS lathe_info RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+endif()
 install(EXPORT lathe NAMESPACE lathe:: FILE lathe-targets.cmake
         DESTINATION "${LATHE_INSTALL_CMAKEDIR}")
 

@@ -22,7 +22,7 @@ MAY_INCLUDE = {
     "kernel": {"base", "op", "cache", "arch", "kernel", "hwy"},
     "dispatch": {"base", "op", "cache", "arch", "kernel", "dispatch", "hwy"},
     "entry": {"base", "op", "cache", "arch", "kernel", "dispatch", "hwy"},
-    "example": {"base", "op", "easy", "ref", "cache", "entry"},
+    "example": {"base", "op", "easy", "ref", "cache", "entry", "hwy"},
 }
 # Headers directly in include/lathe/ that are not operations.
 ENTRY = {"impl.h": "entry", "static.h": "entry", "easy.h": "easy", "version.h": "base"}
