@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Top-k, indexer logits and the two in one through C: the results and refusals of the C++ calls.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <vector>
+
+#include "capi/mirror.h"
+#include "indexer/indexer_problem.h"
+#include "support/targets.h"
+#include "support/topk_problem.h"
+
+namespace lathe::test {
+namespace {
+
+struct CInputs : Pinned {
+  lathe_paged_cache cache;
+  lathe_indexer_inputs c = Sized<lathe_indexer_inputs>();
+  explicit CInputs(const IndexerInputs& of) : cache(Mirror(of.cache)) {
+    c.q = Mirror(of.q);
+    c.q_fp8 = Mirror(of.q_fp8);
+    c.weights = Mirror(of.weights);
+    c.cache = &cache;
+    c.block_table = Mirror(of.block_table);
+    c.seq_lens = Mirror(of.seq_lens);
+    c.query_start_loc = Mirror(of.query_start_loc);
+    c.row_kv_lens = Mirror(of.row_kv_lens);
+    c.compress_ratio = of.compress_ratio;
+    c.row_starts = Mirror(of.row_starts);
+    c.row_ends = Mirror(of.row_ends);
+    c.candidate_blocks = Mirror(of.candidate_blocks);
+    c.candidate_block_size = of.candidate_block_size;
+  }
+};
+
+TEST_CASE("top-k through C selects what C++ selects", "[capi]") {
+  TopkProblem<int64_t> problem(3, 200, 40, 43);
+  problem.FillNormal(1);
+  const std::vector<int32_t> starts = {0, 7, 150}, ends = {200, 190, 160}, lens = {198, 170, 9};
+  const std::vector<int32_t> table = {4, 2, 0, 1, 7, 6, 5};
+  const std::vector<int64_t> row_seq = {0, 0, 0};
+  problem.args.row_starts = Packed(starts.data(), 3);
+  problem.args.row_ends = Packed(ends.data(), 3);
+  problem.args.row_lens = Packed(lens.data(), 3);
+  problem.args.block_table = Packed(table.data(), 1, 7);
+  problem.args.block_size = 32;
+  problem.args.num_blocks = 8;
+  problem.args.row_seq = Packed(row_seq.data(), 3);
+  problem.options.append_newest = 3;
+  problem.options.index_base = TopkIndexBase::kRowStart;
+  problem.options.target = LATHE_GENERATE_TARGET();
+  problem.Run();
+  const auto indices = problem.indices.Copy();
+  const auto counts = problem.counts.Copy();
+  const auto values = problem.values.Copy();
+  problem.indices.Poison();
+  problem.counts.Poison();
+  problem.values.Poison();
+
+  auto limits = Sized<lathe_topk_limits>();
+  limits.max_columns = 200;
+  limits.k = 40;
+  REQUIRE(lathe_topk_workspace_bytes(&limits) == TopkWorkspaceBytes({200, 40, 1}));
+  REQUIRE(lathe_topk_workspace_bytes(nullptr) == SIZE_MAX);
+  std::vector<std::byte> workspace(lathe_topk_workspace_bytes(&limits));
+  auto c = Sized<lathe_topk_args>();
+  c.logits = Mirror(problem.args.logits);
+  c.row_starts = Mirror(problem.args.row_starts);
+  c.row_ends = Mirror(problem.args.row_ends);
+  c.row_lens = Mirror(problem.args.row_lens);
+  c.indices = lathe_packed2(problem.indices.data(), LATHE_DTYPE_INT64, 3, 43);
+  c.counts = lathe_packed1(problem.counts.data(), LATHE_DTYPE_INT64, 3);
+  c.values = Mirror(problem.args.values);
+  c.block_table = Mirror(problem.args.block_table);
+  c.block_size = 32;
+  c.num_blocks = 8;
+  c.row_seq = Mirror(problem.args.row_seq);
+  auto options = Sized<lathe_topk_options>();
+  options.k = 40;
+  options.append_newest = 3;
+  options.index_base = LATHE_TOPK_INDEX_BASE_ROW_START;
+  options.target = static_cast<int32_t>(problem.options.target);
+  const auto select = [&](lathe_message* m) {
+    return lathe_topk(&c, &options, {workspace.data(), workspace.size()}, nullptr, m);
+  };
+  RequireOk(select);
+  REQUIRE(SameBits(problem.indices, indices));
+  REQUIRE(SameBits(problem.counts, counts));
+  REQUIRE(SameBits(problem.values, values));
+
+  problem.options.k = options.k = -1;
+  RequireMessage(select, LATHE_STATUS_INVALID_ARGUMENT,
+                 Format(Topk(problem.args, problem.options, {})).c_str());
+  c.indices.dtype = LATHE_DTYPE_FLOAT32;
+  RequireInvalid(select, "indices.dtype is 0, must be int32 or int64 here");
+}
+
+TEST_CASE("indexer logits and selections through C are those of C++", "[capi]") {
+  const Target target = LATHE_GENERATE_TARGET();
+  IndexerCase indexer_case;
+  indexer_case.heads = 8;
+  indexer_case.seq_lens = {100, 37};
+  indexer_case.compress_ratio = GENERATE(1, 4);
+  indexer_case.query = GENERATE(QueryType::kBFloat16, QueryType::kFp8);
+  if (GENERATE(false, true)) {
+    indexer_case.seq_lens = {100};
+    indexer_case.compress_ratio = 1;
+    indexer_case.ranges = {{3, 90}, {0, 100}};
+  }
+  CAPTURE(Name(target), indexer_case.compress_ratio, indexer_case.ranges.size());
+  IndexerProblem problem(indexer_case);
+  problem.options.target = target;
+  problem.options.fill = true;
+  problem.Run();
+  const auto logits = problem.logits.Copy();
+  problem.logits.Poison();
+
+  const CInputs inputs(problem.args.inputs);
+  const int64_t rows = problem.num_tokens();
+  auto options = Sized<lathe_indexer_logits_options>();
+  options.target = static_cast<int32_t>(target);
+  options.fill = 1;
+  size_t bytes = 0, expected_bytes = 0;
+  RequireOk([&](lathe_message* m) {
+    return lathe_indexer_logits_workspace_bytes(8, 128, rows, 1, &options, &bytes, m);
+  });
+  REQUIRE(IndexerLogitsWorkspaceBytes(8, 128, rows, 1, problem.options, &expected_bytes).ok());
+  REQUIRE(bytes == expected_bytes);
+  std::vector<std::byte> workspace(bytes);
+  auto c = Sized<lathe_indexer_logits_args>();
+  c.inputs = &inputs.c;
+  c.logits = Mirror(problem.args.logits);
+  const auto compute = [&](lathe_message* m) {
+    return lathe_compute_indexer_logits(&c, &options, {workspace.data(), workspace.size()}, nullptr,
+                                        m);
+  };
+  RequireOk(compute);
+  REQUIRE(SameBits(problem.logits, logits));
+
+  IndexerTopkArgs args;
+  IndexerTopkOptions topk_options;
+  topk_options.k = 9;
+  topk_options.target = target;
+  args.inputs = problem.args.inputs;
+  const auto places = static_cast<size_t>(rows * 9);
+  std::vector<int32_t> expected(places), expected_counts(static_cast<size_t>(rows));
+  std::vector<int32_t> got(places), counts(static_cast<size_t>(rows));
+  args.indices = Packed(expected.data(), rows, 9);
+  args.counts = Packed(expected_counts.data(), rows);
+  const IndexerTopkLimits topk_limits{8, 128, rows, 100, 9, 1};
+  REQUIRE(IndexerTopkWorkspaceBytes(topk_limits, topk_options, &expected_bytes).ok());
+  std::vector<std::byte> topk_workspace(expected_bytes);
+  REQUIRE(IndexerTopk(args, topk_options, {topk_workspace.data(), expected_bytes}).ok());
+
+  auto limits = Sized<lathe_indexer_topk_limits>();
+  limits.num_heads = 8;
+  limits.head_dim = 128;
+  limits.max_num_tokens = rows;
+  limits.max_num_keys = 100;
+  limits.k = 9;
+  auto c_options = Sized<lathe_indexer_topk_options>();
+  c_options.k = 9;
+  c_options.target = static_cast<int32_t>(target);
+  RequireOk([&](lathe_message* m) {
+    return lathe_indexer_topk_workspace_bytes(&limits, &c_options, &bytes, m);
+  });
+  REQUIRE(bytes == expected_bytes);
+  auto c_args = Sized<lathe_indexer_topk_args>();
+  c_args.inputs = &inputs.c;
+  c_args.indices = lathe_packed2(got.data(), LATHE_DTYPE_INT32, rows, 9);
+  c_args.counts = lathe_packed1(counts.data(), LATHE_DTYPE_INT32, rows);
+  RequireOk([&](lathe_message* m) {
+    return lathe_indexer_topk(&c_args, &c_options, {topk_workspace.data(), bytes}, nullptr, m);
+  });
+  REQUIRE(got == expected);
+  REQUIRE(counts == expected_counts);
+
+  c.logits.rank = 3;
+  RequireInvalid(compute, "logits.rank is 3, must be 2");
+  c.logits = {};
+  IndexerLogitsArgs broken;
+  broken.inputs = problem.args.inputs;
+  const Status status =
+      ComputeIndexerLogits(broken, {workspace.data(), workspace.size()}, problem.options);
+  RequireMessage(compute, LATHE_STATUS_INVALID_ARGUMENT, Format(status).c_str());
+}
+
+}  // namespace
+}  // namespace lathe::test
