@@ -116,10 +116,11 @@ class Harness {
 void RegisterMlaDecode(Harness& harness);
 void RegisterLatentWrite(Harness& harness);
 void RegisterLatentGather(Harness& harness);
-void RegisterIndexerLogits(Harness& harness);
+void RegisterIndexer(Harness& harness);
 void RegisterMergeStates(Harness& harness);
 void RegisterQueryPrep(Harness& harness);
 void RegisterTopk(Harness& harness);
+void RegisterCompressor(Harness& harness);
 
 }  // namespace lathe::bench
 

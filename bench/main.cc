@@ -9,9 +9,11 @@
 //   LatentWrite/tokens:N/from:F/to:G/target:T/threads:N
 //   LatentGather/tokens:N/from:F/to:G/target:T/threads:N
 //   IndexerLogits/rows:R/keys:S/heads:H/format:F/target:T/threads:N
+//   IndexerTopk/k:K/rows:R/keys:S/heads:H/format:F/target:T/threads:N
 //   MergeStates/parts:P/tokens:T/heads:H/format:F/target:T/threads:N
 //   QueryPrep/kind:K/tokens:T/target:T/threads:N
 //   Topk/rows:R/columns:L/k:K/target:T/threads:N
+//   Compressor/kind:K/seqs:B/tokens:N/from:F/target:T/threads:N
 //
 // LATHE_TARGET=NAME in the environment keeps one target. LATHE_BENCH_COMPARATORS=0 leaves out what
 // decode is compared with (rows of the best target are); ONEDNN_MAX_CPU_ISA and OPENBLAS_CORETYPE
@@ -76,10 +78,11 @@ int Main(int argc, char** argv) {
   RegisterMlaDecode(harness);
   RegisterLatentWrite(harness);
   RegisterLatentGather(harness);
-  RegisterIndexerLogits(harness);
+  RegisterIndexer(harness);
   RegisterMergeStates(harness);
   RegisterQueryPrep(harness);
   RegisterTopk(harness);
+  RegisterCompressor(harness);
 
   TableReporter table;
   if (!is_list) {

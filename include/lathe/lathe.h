@@ -4,6 +4,7 @@
 #ifndef LATHE_LATHE_H_
 #define LATHE_LATHE_H_
 
+#include "lathe/compressor.h"
 #include "lathe/indexer.h"
 #include "lathe/indexer_logits.h"
 #include "lathe/indexer_topk.h"
@@ -14,6 +15,7 @@
 #include "lathe/sliding_window.h"
 #include "lathe/sparse_mla.h"
 #include "lathe/topk.h"
+#include "lathe/v4_metadata.h"
 #include "lathe/version.h"
 
 #endif  // LATHE_LATHE_H_

@@ -145,7 +145,17 @@ TEST_CASE("only candidate blocks of keys are scored", "[indexer][logits][candida
   RequireRight(problem);
 }
 
-TEST_CASE("negative strides of weights aside, any layout of inputs", "[indexer][logits]") {
+TEST_CASE("rows without candidates see nothing", "[indexer][logits][candidates]") {
+  IndexerCase c;
+  c.seq_lens = {30, 5};
+  IndexerProblem problem(c);
+  problem.args.inputs.candidate_blocks = Packed(static_cast<const int32_t*>(nullptr), 2, 0);
+  problem.args.inputs.candidate_block_size = 8;
+  problem.options.fill = true;
+  RequireRight(problem);
+}
+
+TEST_CASE("any layout of inputs", "[indexer][logits]") {
   IndexerCase c;
   c.heads = 7;
   c.width = 64;

@@ -3,6 +3,7 @@
 #ifndef LATHE_DISPATCH_HOST_H_
 #define LATHE_DISPATCH_HOST_H_
 
+#include "lathe/dispatch/host_compressor.h"
 #include "lathe/dispatch/host_indexer_logits.h"
 #include "lathe/dispatch/host_indexer_topk.h"
 #include "lathe/dispatch/host_latent_cache.h"

@@ -82,6 +82,7 @@ inline IndexerCall IndexerCallOf(const IndexerInputs& inputs, const IndexerShape
   call.width = shape.width;
   if (HasTensorScale(inputs.cache.format)) call.scale = inputs.cache.scale;
   call.inputs = inputs;
+  if (inputs.q_fp8.extent[2] != 0) call.inputs.q = {};
   call.keys.cache = inputs.cache;
   call.keys.block_table = inputs.block_table;
   return call;
@@ -112,7 +113,7 @@ inline Status ComputeIndexerLogits(const IndexerLogitsArgs& args, Buffer workspa
   call.fill = options.fill;
   const auto run =
       kernels
-          ->index_logits[static_cast<size_t>(EngineFor(*kernels, options.precision, args.inputs))];
+          ->index_logits[static_cast<size_t>(EngineFor(*kernels, options.precision, call.inputs))];
   // Some 50 us, beside which packing a row's queries is little.
   const int64_t grain = CeilDiv(8 * 64 * 128, shape.num_heads * shape.width);
   auto* scratch = static_cast<std::byte*>(workspace.data);

@@ -287,8 +287,8 @@ inline Status IndexerTopk(const IndexerTopkArgs& args, const IndexerTopkOptions&
   Arena arena(workspace.data);
   const IndexerTopkWorkspace cut(arena, IndexerTopkScratchBytes(*kernels, limits), options.k,
                                  workers);
-  RunIndexerTopk(*kernels, call, EngineFor(*kernels, options.precision, args.inputs), plan, cut,
-                 executor);
+  RunIndexerTopk(*kernels, call, EngineFor(*kernels, options.precision, call.scores.inputs), plan,
+                 cut, executor);
   return OkStatus();
 }
 

@@ -13,6 +13,7 @@
 #include "lathe/base/types.h"
 #include "lathe/base/view.h"
 #include "lathe/indexer_logits.h"
+#include "lathe/kernel/compress_batch.h"
 #include "lathe/kernel/topk_row.h"
 #include "lathe/kernel/visibility.h"
 #include "lathe/latent_cache.h"
@@ -157,6 +158,11 @@ struct IndexerTopkCall {
   TopkOptions options = {};
   int64_t max_keys = 0;  // of a row
 };
+// Columns that one item of KernelTable::pool_columns pools: whole cache lines of rows of any type.
+constexpr int64_t kPoolColumns = 64;
+constexpr int64_t NumPoolBlocks(int64_t head_dim) {
+  return (head_dim + kPoolColumns - 1) / kPoolColumns;
+}
 
 struct KernelTable {
   bool native_bf16 = false;  // has the kBFloat16 engine
@@ -189,6 +195,16 @@ struct KernelTable {
   void (*merge_topk_parts)(const TopkArgs&, const TopkOptions&, int64_t row,
                            const TopkCandidates* parts, int64_t num_parts,
                            TopkCandidates scratch) = nullptr;
+  // Entries [begin, end), pooled into row `stats_row` of call.stats one after another and written.
+  void (*compress)(const CompressCall& call, int64_t begin, int64_t end,
+                   int64_t stats_row) = nullptr;
+  // Column blocks [begin, end) of all entries', pooled into the row of stats with the entry's number.
+  void (*pool_columns)(const CompressCall& call, int64_t begin, int64_t end) = nullptr;
+  // Entries that are pooled, written.
+  void (*finish_entries)(const CompressCall& call, int64_t begin, int64_t end) = nullptr;
+  void (*save_states)(const CompressCall& call, int64_t token_begin, int64_t token_end) = nullptr;
+  void (*merge_compressed)(const CompressedMergeArgs& args, const CompressedMergeOptions& options,
+                           int64_t begin, int64_t end) = nullptr;
 };
 
 }  // namespace detail

@@ -38,6 +38,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 #include "lathe/kernel/topk-inl.h"
 #include "lathe/kernel/topk_write-inl.h"
 #include "lathe/kernel/exp2-inl.h"
+#include "lathe/kernel/compress-inl.h"
 #include "lathe/kernel/arithmetic-inl.h"
 #include "lathe/kernel/score-inl.h"
 #include "lathe/kernel/softmax-inl.h"
@@ -80,6 +81,11 @@ constexpr detail::KernelTable MakeKernels() {
   table.merge_topk_parts = MergeTopkParts;
   table.merge_index_topk = MergeIndexTopk;
   table.list_index_keys = ListIndexKeys;
+  table.compress = CompressEntries;
+  table.pool_columns = PoolColumns;
+  table.finish_entries = FinishEntries;
+  table.save_states = SaveStates;
+  table.merge_compressed = MergeCompressedEntries;
   AddEngine<RegisterEngine<FloatArithmetic>>(table);
 #if HWY_NATIVE_DOT_BF16
   AddEngine<RegisterEngine<BFloat16Arithmetic>>(table);
@@ -97,7 +103,7 @@ inline const detail::KernelTable& Kernels() {
 
 // Query rows of a sequence up to which registers beat tiles, which always compute 16 rows. It must
 // be the sequence's own number: were it that of a task, cutting row blocks would change results.
-constexpr int64_t kMaxRegisterRows = 8;
+constexpr int64_t kMaxRegisterRows = 5;
 
 template <class Tile>
 void AttendOnTiles(const AttendCall& call, const AttendTask& task, void* scratch) {

@@ -5,7 +5,6 @@
 //     A: 16 rows of the cache as they lie, wherever 16 addresses have one stride (pages of 16 and
 //        more); else a copy of them
 //     B: the query, packed once a task:            [row tile][step][pair][row]
-//     A few steps at a time, so that the keys' part stays in L1 while that of the query passes by
 //   P x V   O [row][column]  += P x V
 //     A: P transposed, once a tile of keys:        [row tile][step][row][pair]
 //     B: token pairs of 64 columns of V, which stay in L1 (32 KiB) while all row tiles use them:
@@ -80,8 +79,9 @@ class TileEngine {
 
   // Scores up to 15 rows more than the tile has: they are zeros.
   void Score(const RowSource<Arithmetic>& source, const KeyTile& tile, const KeyTile& next,
-             float* s, int64_t s_stride) const {
-    const bool fetches = source.keys_in_place() && next.count > 0;
+             float* s, int64_t s_stride) {
+    fetcher_ = {};
+    if (source.keys_in_place()) Fetch(next, tile.count);
     for (int64_t t = 0; t < tile.count;) {
       const int64_t left = (tile.count - t + kTileRows - 1) / kTileRows;
       // One tile of rows shares its load of Q among four of keys; otherwise it is 2 x 2.
@@ -90,10 +90,7 @@ class TileEngine {
                                                                      : 1;
       TileRun keys[kKeyTiles];
       for (int64_t i = 0; i < num_tiles; ++i) keys[i] = KeyRun(tile.rows + t + i * kTileRows, i);
-      for (int64_t step = 0; step < steps_; step += kScoreSteps) {
-        ScoreKeys(keys, num_tiles, step, fetches ? next.rows + t : nullptr, s + t * s_stride,
-                  s_stride);
-      }
+      ScoreKeys(keys, num_tiles, s + t * s_stride, s_stride);
       t += num_tiles * kTileRows;
     }
   }
@@ -101,7 +98,7 @@ class TileEngine {
   // As RegisterEngine::Accumulate. The sums of padding rows are finite or NaN, and never used.
   void Accumulate(DType, Carry carry, const KeyTile& tile, int64_t tokens, int64_t v_columns,
                   const uint32_t* p, int64_t p_stride, float* o, int64_t o_stride,
-                  const float* alpha) const {
+                  const float* alpha) {
     const int64_t steps = (tokens + kTileElements - 1) / kTileElements;
     TransposeWeights(p, p_stride, tokens / 2, steps);
     for (int64_t column = 0; column < v_columns; column += kSliceColumns) {
@@ -123,7 +120,6 @@ class TileEngine {
 
  private:
   static constexpr int64_t kKeyTiles = 4;       // of 16 keys, scored together at most
-  static constexpr int64_t kScoreSteps = 9;     // 18 KiB of 32 keys, and as much of 32 rows
   static constexpr int64_t kSliceColumns = 64;  // what v_columns is a multiple of
   static constexpr int64_t kSliceTiles = kSliceColumns / kTileColumns;
   static constexpr RowGroup kTileGroup = {static_cast<int>(kTileRows / kLanes), 1};
@@ -147,66 +143,55 @@ class TileEngine {
             width_ * static_cast<int64_t>(sizeof(Element))};
   }
 
-  // Steps [step, step + kScoreSteps) of up to kKeyTiles tiles of keys against all rows.
-  void ScoreKeys(const TileRun* keys, int64_t num_tiles, int64_t step, const std::byte* const* next,
-                 float* s, int64_t s_stride) const {
-    if (num_tiles == kKeyTiles) return ScoreRows<4, 1>(0, keys, step, next, s, s_stride);
+  // Deals the lines of `next` out over the steps that `count` keys will take.
+  void Fetch(const KeyTile& next, int64_t count) {
+    const int64_t row_pairs = (row_tiles_ + 1) / 2;
+    const int64_t key_tiles = (count + kTileRows - 1) / kTileRows;
+    const int64_t score_steps = (key_tiles + 1) / 2 * row_pairs * steps_;
+    const int64_t value_steps = (key_tiles + 1) / 2 * row_pairs * (width_ / kSliceColumns) * 2;
+    const int64_t steps = score_steps + value_steps;
+    fetcher_.row = next.rows;
+    fetcher_.end = next.rows + next.count;
+    fetcher_.row_bytes = row_bytes_;
+    fetcher_.lines_per_step = (next.count * ((row_bytes_ + 63) / 64) + steps - 1) / steps;
+  }
+
+  void ScoreKeys(const TileRun* keys, int64_t num_tiles, float* s, int64_t s_stride) {
+    if (num_tiles == kKeyTiles) return ScoreRows<4, 1>(0, keys, s, s_stride);
     for (int64_t row_tile = 0; row_tile < row_tiles_; row_tile += 2) {
       const bool is_pair = row_tile + 1 < row_tiles_;
       if (num_tiles == 2) {
-        is_pair ? ScoreRows<2, 2>(row_tile, keys, step, next, s, s_stride)
-                : ScoreRows<2, 1>(row_tile, keys, step, next, s, s_stride);
+        is_pair ? ScoreRows<2, 2>(row_tile, keys, s, s_stride)
+                : ScoreRows<2, 1>(row_tile, keys, s, s_stride);
       } else {
-        is_pair ? ScoreRows<1, 2>(row_tile, keys, step, next, s, s_stride)
-                : ScoreRows<1, 1>(row_tile, keys, step, next, s, s_stride);
+        is_pair ? ScoreRows<1, 2>(row_tile, keys, s, s_stride)
+                : ScoreRows<1, 1>(row_tile, keys, s, s_stride);
       }
     }
   }
 
-  // The first rows alone fetch the next keys.
   template <int kA, int kB>
-  LATHE_INLINE void ScoreRows(int64_t row_tile, const TileRun* keys, int64_t step,
-                              const std::byte* const* next, float* s, int64_t s_stride) const {
-    const bool fetches = row_tile == 0 && next != nullptr;
-    if (step > 0) {
-      fetches ? ScoreSteps<kA, kB, true, true>(row_tile, keys, step, next, s, s_stride)
-              : ScoreSteps<kA, kB, true, false>(row_tile, keys, step, next, s, s_stride);
-    } else {
-      fetches ? ScoreSteps<kA, kB, false, true>(row_tile, keys, step, next, s, s_stride)
-              : ScoreSteps<kA, kB, false, false>(row_tile, keys, step, next, s, s_stride);
-    }
-  }
-
-  template <int kA, int kB, bool kHasSums, bool kPrefetch>
-  LATHE_INLINE void ScoreSteps(int64_t row_tile, const TileRun* keys, int64_t step,
-                               const std::byte* const* next, float* s, int64_t s_stride) const {
-    constexpr int64_t kAStep = arch::kTileRowBytes;
-    const int64_t steps = (std::min)(steps_ - step, kScoreSteps);
-    const auto* q =
-        reinterpret_cast<const std::byte*>(q_ + (row_tile * steps_ + step) * kTileWords);
-    TileRun from[kA];
-    for (int i = 0; i < kA; ++i) from[i] = {keys[i].data + step * kAStep, keys[i].stride};
-    const std::byte* ahead[kA * kTileRows];
-    for (int64_t t = 0; kPrefetch && t < kA * kTileRows; ++t) ahead[t] = next[t] + step * kAStep;
-    MultiplyTiles<Tile, kA, kB, kAStep, kHasSums, kPrefetch>(
-        from, q, steps_, steps, s + row_tile * kTileRows, s_stride, ahead);
+  LATHE_INLINE void ScoreRows(int64_t row_tile, const TileRun* keys, float* s, int64_t s_stride) {
+    const auto* q = reinterpret_cast<const std::byte*>(q_ + row_tile * steps_ * kTileWords);
+    MultiplyTiles<Tile, kA, kB, arch::kTileRowBytes, false>(
+        keys, q, steps_, s + row_tile * kTileRows, s_stride, fetcher_);
   }
 
   template <bool kHasSums>
   void AccumulateSlice(int64_t row_tile, int64_t num_tiles, int64_t steps, float* o,
-                       int64_t o_stride) const {
+                       int64_t o_stride) {
     const int64_t run = steps * kTileWords;
     const uint32_t* weights = weights_ + row_tile * run;
     const TileRun a[2] = {{reinterpret_cast<const std::byte*>(weights), arch::kTileRowBytes},
                           {reinterpret_cast<const std::byte*>(weights + run), arch::kTileRowBytes}};
     const auto* b = reinterpret_cast<const std::byte*>(values_);
     if (num_tiles == 1) {
-      return MultiplyTiles<Tile, 1, kSliceTiles, kTileBytes, kHasSums, false>(a, b, steps, steps, o,
-                                                                              o_stride, nullptr);
+      return MultiplyTiles<Tile, 1, kSliceTiles, kTileBytes, kHasSums>(a, b, steps, o, o_stride,
+                                                                       fetcher_);
     }
     for (int64_t j = 0; j < kSliceTiles; j += 2) {
-      MultiplyTiles<Tile, 2, 2, kTileBytes, kHasSums, false>(
-          a, b + j * steps * kTileBytes, steps, steps, o + j * kTileColumns, o_stride, nullptr);
+      MultiplyTiles<Tile, 2, 2, kTileBytes, kHasSums>(a, b + j * steps * kTileBytes, steps,
+                                                      o + j * kTileColumns, o_stride, fetcher_);
     }
   }
 
@@ -257,6 +242,7 @@ class TileEngine {
   uint32_t* weights_;
   uint32_t* values_;
   Element* keys_;
+  LineFetcher fetcher_;
   int64_t width_;
   int64_t row_tiles_ = 0;
   int64_t row_bytes_ = 0;

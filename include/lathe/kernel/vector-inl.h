@@ -25,7 +25,11 @@ constexpr int kRegisters = HWY_ARCH_X86 && kLanes < 16 ? 16 : 32;
 constexpr int64_t kRegisterTileKeys = kRegisters == 32 ? 128 : 96;
 
 // Of any engine: the tile engine takes more (tile_engine-inl.h).
-constexpr int64_t kMaxTileKeys = HWY_TARGET == LATHE_TILE_TARGET ? 256 : kRegisterTileKeys;
+#if HWY_TARGET == LATHE_TILE_TARGET
+constexpr int64_t kMaxTileKeys = 256;
+#else
+constexpr int64_t kMaxTileKeys = kRegisterTileKeys;
+#endif
 
 static_assert(detail::kRowGroup % (2 * kLanes) == 0, "row blocks are cut between register groups");
 

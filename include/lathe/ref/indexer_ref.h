@@ -65,7 +65,7 @@ inline bool SeesKey(const IndexerInputs& inputs, int64_t b, int64_t q_len, int64
     end = inputs.row_ends(token);
   }
   if (key < begin || key >= end) return false;
-  if (inputs.candidate_blocks.empty()) return true;
+  if (inputs.candidate_block_size == 0) return true;
   for (int64_t j = 0; j < inputs.candidate_blocks.extent[1]; ++j) {
     if (inputs.candidate_blocks(token, j) == key / inputs.candidate_block_size) return true;
   }
