@@ -22,6 +22,7 @@
 #define LATHE_CAPI_H_
 
 #include "lathe/capi/common.h"
+#include "lathe/capi/compressor.h"
 #include "lathe/capi/indexer.h"
 #include "lathe/capi/keys.h"
 #include "lathe/capi/latent_cache.h"

@@ -320,6 +320,27 @@ int32_t lathe_indexer_topk(const lathe_indexer_topk_args* args,
   return lathe::capi::Call(lathe::IndexerTopk, args, options, workspace, executor, message);
 }
 
+size_t lathe_compressor_workspace_bytes(const lathe_compressor_options* options, int64_t num_tokens,
+                                        int64_t num_seqs, int64_t head_dim) {
+  lathe::capi::Conversion conversion;
+  lathe::CompressorOptions the_options;
+  conversion.RequiredStruct("options", options, &the_options);
+  if (!conversion.ok()) return SIZE_MAX;
+  return lathe::CompressorWorkspaceBytes(the_options, num_tokens, num_seqs, head_dim);
+}
+
+int32_t lathe_compress_tokens(const lathe_compressor_args* args,
+                              const lathe_compressor_options* options, lathe_buffer workspace,
+                              const lathe_executor* executor, lathe_message* message) {
+  return lathe::capi::Call(lathe::CompressTokens, args, options, workspace, executor, message);
+}
+
+int32_t lathe_merge_compressed(const lathe_compressed_merge_args* args,
+                               const lathe_compressed_merge_options* options,
+                               const lathe_executor* executor, lathe_message* message) {
+  return lathe::capi::Call(lathe::MergeCompressed, args, options, executor, message);
+}
+
 }  // extern "C"
 
 #endif  // LATHE_CAPI_IMPL_H_

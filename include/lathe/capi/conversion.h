@@ -36,6 +36,8 @@ class Conversion {
       if (written > 0) length += static_cast<size_t>(written);
       if (length >= sizeof(argument_)) break;
     }
+    // An entry that has no fields of its own: the dot that parts it from its array's name is the list's.
+    if (depth_ == 0 && status_.field[0] == '.') ++status_.field;
     status_.list = list_;
     status_.entry = entry_;
   }
@@ -196,6 +198,26 @@ class Conversion {
     Convert(from, to, *this);
   }
 
+  // Number i of an array of structs that lie as far apart as the first one is long.
+  template <class From, class To>
+  void Entry(const From* first, size_t i, To* to) noexcept {
+    const size_t size = first->struct_size;
+    const auto* entry =
+        reinterpret_cast<const From*>(reinterpret_cast<const std::byte*>(first) + i * size);
+    From known{};
+    if (entry->struct_size != size) {
+      RefuseNamed("struct_size", Invalid("")
+                                     .Is(static_cast<int64_t>(entry->struct_size))
+                                     .Must("be that of the first =", static_cast<int64_t>(size)));
+    } else if (Read(entry, &known)) {
+      Convert(known, to, *this);
+    }
+  }
+  template <class To>
+  void Entry(const lathe_tensor* first, size_t i, To* to) noexcept {
+    Set(first[i], to);
+  }
+
   template <class AnyIndexView>
   void SetIndices(const lathe_tensor& from, AnyIndexView* to) noexcept {
     if (!SetShape(from, to)) return;
@@ -250,21 +272,11 @@ To* Conversion::Array(const char* name, const From* from, size_t count,
     return nullptr;
   }
   auto* to = reinterpret_cast<To*>(static_cast<std::byte*>(workspace.data) + offset);
-  const size_t size = from->struct_size;
-  const auto* bytes = reinterpret_cast<const std::byte*>(from);
   list_ = name;
   for (size_t i = 0; i < count && ok(); ++i) {
     entry_ = static_cast<int64_t>(i);
-    const auto* entry = reinterpret_cast<const From*>(bytes + i * size);
-    From known{};
     ::new (static_cast<void*>(to + i)) To{};
-    if (entry->struct_size != size) {
-      RefuseNamed("struct_size", Invalid("")
-                                     .Is(static_cast<int64_t>(entry->struct_size))
-                                     .Must("be that of the first =", static_cast<int64_t>(size)));
-    } else if (Read(entry, &known)) {
-      Convert(known, to + i, *this);
-    }
+    Entry(from, i, to + i);
   }
   list_ = "";
   return ok() ? to : nullptr;

@@ -298,6 +298,57 @@ inline void Convert(const lathe_indexer_topk_limits& from, IndexerTopkLimits* to
   LATHE_C_FIELD_OR_DEFAULT(num_workers);
 }
 
+inline void Convert(const lathe_compressor_args& from, CompressorArgs* to,
+                    Conversion& conversion) noexcept {
+  LATHE_C_FIELD(kv);
+  LATHE_C_FIELD(score);
+  LATHE_C_FIELD(ape);
+  LATHE_C_FIELD(positions);
+  LATHE_C_FIELD(query_start_loc);
+  LATHE_C_FIELD(state);
+  LATHE_C_FIELD(state_block_table);
+  LATHE_C_FIELD(transform);
+  LATHE_C_FIELD(cache);
+  LATHE_C_FIELD(block_table);
+  LATHE_C_FIELD(slot_mapping);
+  LATHE_C_FIELD(partials);
+}
+
+inline void Convert(const lathe_context_shard& from, ContextShard* to,
+                    Conversion& conversion) noexcept {
+  LATHE_C_FIELD_OR_DEFAULT(world);
+  LATHE_C_FIELD(rank);
+  LATHE_C_FIELD_OR_DEFAULT(interleave);
+}
+
+inline void Convert(const lathe_compressor_options& from, CompressorOptions* to,
+                    Conversion& conversion) noexcept {
+  LATHE_C_FIELD(target);
+  LATHE_C_FIELD(ratio);
+  LATHE_C_FIELD(overlap);
+  LATHE_C_FIELD(power_of_two_scales);
+  LATHE_C_FIELD(state_tokens);
+  LATHE_C_FIELD(shard);
+}
+
+inline void Convert(const lathe_compressed_merge_args& from, CompressedMergeArgs* to,
+                    Conversion& conversion) noexcept {
+  to->parts =
+      conversion.Array<View<const float, 3>>("parts", from.parts, from.num_parts, from.workspace);
+  LATHE_C_FIELD(num_parts);
+  LATHE_C_FIELD(positions);
+  LATHE_C_FIELD(slot_mapping);
+  LATHE_C_FIELD(transform);
+  LATHE_C_FIELD(cache);
+}
+
+inline void Convert(const lathe_compressed_merge_options& from, CompressedMergeOptions* to,
+                    Conversion& conversion) noexcept {
+  LATHE_C_FIELD(target);
+  LATHE_C_FIELD(ratio);
+  LATHE_C_FIELD(power_of_two_scales);
+}
+
 #undef LATHE_C_FIELD
 #undef LATHE_C_FIELD_OR_DEFAULT
 
