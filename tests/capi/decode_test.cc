@@ -129,6 +129,24 @@ TEST_CASE("decode through C gives the bits of C++", "[capi]") {
   REQUIRE(SameBits(Outputs(call), expected));
 }
 
+TEST_CASE("options that leave float32 calls as they are arrive, too", "[capi]") {
+  DecodeCall call;
+  const lathe_buffer memory{call.plan_buffer.data, call.plan_buffer.bytes};
+  const lathe_mla_decode_plan* plan = nullptr;
+  const auto code_of_plan = [&] {
+    const CDecode c(call.shape, call.options, call.args);
+    return lathe_plan_mla_decode(&c.shape, &c.options, &c.args, 1, memory, &plan, nullptr);
+  };
+  call.options.precision = static_cast<Precision>(77);
+  REQUIRE(code_of_plan() == LATHE_STATUS_INVALID_ARGUMENT);
+  call.options.precision = Precision::kBFloat16;
+  REQUIRE(code_of_plan() == LATHE_STATUS_OK);
+  call.block_table[0] = 99;
+  REQUIRE(code_of_plan() == LATHE_STATUS_INDEX_OUT_OF_RANGE);
+  call.options.check_indices = false;
+  REQUIRE(code_of_plan() == LATHE_STATUS_OK);
+}
+
 TEST_CASE("sizes through C are those of C++", "[capi]") {
   const DecodeCall call;
   const CDecode c(call.shape, call.options, call.args);

@@ -94,15 +94,47 @@ TEST_CASE("top-k through C selects what C++ selects", "[capi]") {
   RequireInvalid(select, "indices.dtype is 0, must be int32 or int64 here");
 }
 
+TEST_CASE("pools, and what is not checked, in top-k through C", "[capi]") {
+  TopkProblem<int32_t> problem(2, 30, 4, 12);
+  problem.FillNormal(2);
+  problem.options.pool_size = 3;
+  const std::vector<int32_t> table = {0, 5, 1, 2, 3, 4, 6, 7, 8, 0, 5, 1, 2, 3, 4, 6, 7, 8};
+  problem.args.block_table = Packed(table.data(), 2, 9);
+  problem.args.block_size = 10;
+  problem.args.num_blocks = 5;  // some ids are out of range
+  problem.options.check_indices = false;
+  problem.Run();
+  const auto indices = problem.indices.Copy();
+  problem.indices.Poison();
+
+  std::vector<std::byte> workspace(TopkWorkspaceBytes({30, 4, 1}));
+  auto c = Sized<lathe_topk_args>();
+  c.logits = Mirror(problem.args.logits);
+  c.indices = lathe_packed2(problem.indices.data(), LATHE_DTYPE_INT32, 2, 12);
+  c.block_table = Mirror(problem.args.block_table);
+  c.block_size = 10;
+  c.num_blocks = 5;
+  auto options = Sized<lathe_topk_options>();
+  options.k = 4;
+  options.pool_size = 3;
+  options.no_check_indices = 1;
+  RequireOk([&](lathe_message* m) {
+    return lathe_topk(&c, &options, {workspace.data(), workspace.size()}, nullptr, m);
+  });
+  REQUIRE(SameBits(problem.indices, indices));
+}
+
 TEST_CASE("indexer logits and selections through C are those of C++", "[capi]") {
   const Target target = LATHE_GENERATE_TARGET();
   IndexerCase indexer_case;
   indexer_case.heads = 8;
   indexer_case.seq_lens = {100, 37};
+  indexer_case.q_lens = GENERATE(std::vector<int64_t>{}, std::vector<int64_t>{2, 1});
   indexer_case.compress_ratio = GENERATE(1, 4);
   indexer_case.query = GENERATE(QueryType::kBFloat16, QueryType::kFp8);
   if (GENERATE(false, true)) {
     indexer_case.seq_lens = {100};
+    indexer_case.q_lens = {};
     indexer_case.compress_ratio = 1;
     indexer_case.ranges = {{3, 90}, {0, 100}};
   }
@@ -173,6 +205,34 @@ TEST_CASE("indexer logits and selections through C are those of C++", "[capi]") 
   });
   REQUIRE(got == expected);
   REQUIRE(counts == expected_counts);
+
+  // Every option, and the inputs that the cases above leave out, reach C++.
+  const auto code = [&] {
+    return lathe_compute_indexer_logits(&c, &options, {workspace.data(), workspace.size()}, nullptr,
+                                        nullptr);
+  };
+  const auto topk_code = [&] {
+    return lathe_indexer_topk(&c_args, &c_options, {topk_workspace.data(), bytes}, nullptr,
+                              nullptr);
+  };
+  options.precision = c_options.precision = 77;
+  REQUIRE(code() == LATHE_STATUS_INVALID_ARGUMENT);
+  REQUIRE(topk_code() == LATHE_STATUS_INVALID_ARGUMENT);
+  options.precision = c_options.precision = LATHE_PRECISION_AUTO;
+  c_options.index_base = 77;
+  REQUIRE(topk_code() == LATHE_STATUS_INVALID_ARGUMENT);
+  c_options.index_base = LATHE_TOPK_INDEX_BASE_COLUMN;
+  RequireInvalid(
+      [&](lathe_message* m) {
+        lathe_indexer_inputs broken = inputs.c;
+        broken.row_kv_lens = lathe_packed1(counts.data(), LATHE_DTYPE_FLOAT32, rows);
+        c.inputs = &broken;
+        const int32_t status = lathe_compute_indexer_logits(
+            &c, &options, {workspace.data(), workspace.size()}, nullptr, m);
+        c.inputs = &inputs.c;
+        return status;
+      },
+      "inputs.row_kv_lens.dtype is 0, must be int32 or int64 here");
 
   c.logits.rank = 3;
   RequireInvalid(compute, "logits.rank is 3, must be 2");

@@ -284,6 +284,7 @@ TEST_CASE("query preparation through C gives the bits of C++", "[capi]") {
   problem.GiveWeights();
   problem.options.target = target;
   problem.options.power_of_two_scales = true;
+  problem.options.softmax_scale = 0.3f;
   problem.options.head_scale = 0.5f;
   const auto outputs = [&] {
     std::vector<std::byte> bytes = problem.out.bytes.Copy();
@@ -316,6 +317,7 @@ TEST_CASE("query preparation through C gives the bits of C++", "[capi]") {
   auto options = Sized<lathe_query_prep_options>();
   options.target = static_cast<int32_t>(target);
   options.power_of_two_scales = 1;
+  options.softmax_scale = 0.3f;
   options.head_scale = 0.5f;
   const auto prepare = [&](lathe_message* m) {
     return lathe_prepare_queries(&c, &options, nullptr, m);
