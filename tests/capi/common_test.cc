@@ -147,6 +147,63 @@ TEST_CASE("C refuses what C++ cannot be told", "[capi]") {
           [](Call& call) { call.c.keys.cache.format = 256; });
 }
 
+// call(args, options, message) with no argument given and a target that is none.
+template <class Args, class Options, class CCall>
+void RequireTargetRefused(const CCall& call) {
+  const auto args = Sized<Args>();
+  auto options = Sized<Options>();
+  options.target = -1;
+  RequireInvalid([&](lathe_message* m) { return call(&args, &options, m); },
+                 "options.target is -1, must be one of its enum");
+}
+
+TEST_CASE("every operation takes a target", "[capi]") {
+  RequireTargetRefused<lathe_latent_write_args, lathe_cache_write_options>(
+      [](auto args, auto options, lathe_message* m) {
+        return lathe_write_latent_cache(args, options, nullptr, m);
+      });
+  RequireTargetRefused<lathe_latent_write_args, lathe_cache_write_options>(
+      [](auto args, auto options, lathe_message* m) {
+        return lathe_write_latent_caches(args, 1, options, {}, nullptr, m);
+      });
+  RequireTargetRefused<lathe_indexer_write_args, lathe_cache_write_options>(
+      [](auto args, auto options, lathe_message* m) {
+        return lathe_write_indexer_cache(args, options, nullptr, m);
+      });
+  RequireTargetRefused<lathe_latent_gather_args, lathe_latent_gather_options>(
+      [](auto args, auto options, lathe_message* m) {
+        return lathe_gather_latent_cache(args, options, nullptr, m);
+      });
+  RequireTargetRefused<lathe_merge_states_args, lathe_merge_states_options>(
+      [](auto args, auto options, lathe_message* m) {
+        return lathe_merge_states(args, options, nullptr, m);
+      });
+  RequireTargetRefused<lathe_query_prep_args, lathe_query_prep_options>(
+      [](auto args, auto options, lathe_message* m) {
+        return lathe_prepare_queries(args, options, nullptr, m);
+      });
+  RequireTargetRefused<lathe_topk_args, lathe_topk_options>(
+      [](auto args, auto options, lathe_message* m) {
+        return lathe_topk(args, options, {}, nullptr, m);
+      });
+  RequireTargetRefused<lathe_indexer_logits_args, lathe_indexer_logits_options>(
+      [](auto args, auto options, lathe_message* m) {
+        return lathe_compute_indexer_logits(args, options, {}, nullptr, m);
+      });
+  RequireTargetRefused<lathe_indexer_topk_args, lathe_indexer_topk_options>(
+      [](auto args, auto options, lathe_message* m) {
+        return lathe_indexer_topk(args, options, {}, nullptr, m);
+      });
+  RequireTargetRefused<lathe_compressor_args, lathe_compressor_options>(
+      [](auto args, auto options, lathe_message* m) {
+        return lathe_compress_tokens(args, options, {}, nullptr, m);
+      });
+  RequireTargetRefused<lathe_compressed_merge_args, lathe_compressed_merge_options>(
+      [](auto args, auto options, lathe_message* m) {
+        return lathe_merge_compressed(args, options, nullptr, m);
+      });
+}
+
 TEST_CASE("pointers that are null are named", "[capi]") {
   Call call;
   const lathe_buffer memory{call.call.plan_buffer.data, call.call.plan_buffer.bytes};

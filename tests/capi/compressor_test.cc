@@ -12,18 +12,19 @@
 namespace lathe::test {
 namespace {
 
-constexpr int64_t kTokens = 26, kRatio = 4, kHeadDim = 72;
+constexpr int64_t kTokens = 26, kRatio = 4, kHeadDim = 128;
 
 CompressorCase Case() {
   CompressorCase c;
   c.seq_lens = {kTokens};
   c.head_dim = kHeadDim;
+  c.format = CacheFormat::kIndexerFp8;  // whose scales depend on an option
   return c;
 }
 
 // One call with all tokens of a sequence, in both languages.
 struct Call {
-  explicit Call(Target target) : problem(Case()) {
+  explicit Call(Target target, bool uses_slots = false) : problem(Case()) {
     std::iota(positions.begin(), positions.end(), 0);
     args = problem.Whole();
     args.positions = Packed(positions.data(), kTokens);
@@ -32,9 +33,17 @@ struct Call {
     args.state_block_table =
         Packed(std::as_const(problem.state_table).data(), 1, problem.state_columns);
     args.cache = problem.cache.cache;
-    args.block_table = Packed(std::as_const(problem.cache_table).data(), 1, problem.cache_columns);
+    for (int64_t p = 0; p < kTokens; ++p) slots.push_back(problem.EntrySlot(0, p / kRatio));
+    if (uses_slots) {
+      args.slot_mapping = Packed(std::as_const(slots).data(), kTokens);
+    } else {
+      args.block_table =
+          Packed(std::as_const(problem.cache_table).data(), 1, problem.cache_columns);
+    }
     options.ratio = kRatio;
     options.overlap = true;
+    options.power_of_two_scales = true;
+    options.state_tokens = 9;
     options.target = target;
     workspace.resize(CompressorWorkspaceBytes(options, kTokens, 1, kHeadDim));
   }
@@ -62,6 +71,7 @@ struct Call {
     auto c_options = Sized<lathe_compressor_options>();
     c_options.ratio = options.ratio;
     c_options.overlap = options.overlap;
+    c_options.power_of_two_scales = options.power_of_two_scales;
     c_options.shard = options.shard.world > 1 ? &shard : nullptr;
     c_options.state_tokens = options.state_tokens;
     c_options.target = static_cast<int32_t>(options.target);
@@ -81,7 +91,7 @@ struct Call {
 
   CompressorProblem problem;
   std::vector<int64_t> positions = std::vector<int64_t>(kTokens);
-  std::vector<int64_t> starts = {0, kTokens};
+  std::vector<int64_t> starts = {0, kTokens}, slots;
   std::vector<float> partials;
   std::vector<std::byte> workspace;
   CompressorArgs args;
@@ -90,8 +100,9 @@ struct Call {
 
 TEST_CASE("compression through C gives the bytes of C++", "[capi]") {
   const Target target = LATHE_GENERATE_TARGET();
-  CAPTURE(Name(target));
-  Call cpp(target), c(target);
+  const bool uses_slots = GENERATE(false, true);
+  CAPTURE(Name(target), uses_slots);
+  Call cpp(target, uses_slots), c(target, uses_slots);
   REQUIRE(cpp.Compress().ok());
   RequireOk([&](lathe_message* m) { return c.CompressInC(m); });
   REQUIRE(SameBits(c.problem.cache.bytes, cpp.problem.cache.bytes));
@@ -109,8 +120,8 @@ TEST_CASE("partials of ranks and their merge through C give the bits of C++", "[
   std::vector<std::vector<float>> parts;
   for (const int64_t rank : {0, 1}) {
     Call cpp(target), c(target);
-    cpp.AskForPartials({2, rank, 1});
-    c.AskForPartials({2, rank, 1});
+    cpp.AskForPartials({2, rank, 3});
+    c.AskForPartials({2, rank, 3});
     const Status status = cpp.Compress();
     INFO(Format(status).c_str());
     REQUIRE(status.ok());
@@ -139,7 +150,7 @@ TEST_CASE("partials of ranks and their merge through C give the bits of C++", "[
   args.slot_mapping = Packed(std::as_const(slots).data(), num_entries);
   args.transform = cpp.problem.transform;
   args.cache = cpp.problem.cache.cache;
-  const Status status = MergeCompressed(args, {target, kRatio});
+  const Status status = MergeCompressed(args, {target, kRatio, true});
   INFO(Format(status).c_str());
   REQUIRE(status.ok());
 
@@ -156,6 +167,7 @@ TEST_CASE("partials of ranks and their merge through C give the bits of C++", "[
   c.cache = &cache;
   auto options = Sized<lathe_compressed_merge_options>();
   options.ratio = kRatio;
+  options.power_of_two_scales = 1;
   options.target = static_cast<int32_t>(target);
   const auto merge = [&](lathe_message* m) {
     return lathe_merge_compressed(&c, &options, nullptr, m);

@@ -35,7 +35,7 @@ struct CInputs : Pinned {
 TEST_CASE("top-k through C selects what C++ selects", "[capi]") {
   TopkProblem<int64_t> problem(3, 200, 40, 43);
   problem.FillNormal(1);
-  const std::vector<int32_t> starts = {0, 7, 150}, ends = {200, 190, 160}, lens = {198, 170, 9};
+  const std::vector<int32_t> starts = {0, 7, 150}, ends = {200, 60, 160}, lens = {198, 170, 9};
   const std::vector<int32_t> table = {4, 2, 0, 1, 7, 6, 5};
   const std::vector<int64_t> row_seq = {0, 0, 0};
   problem.args.row_starts = Packed(starts.data(), 3);
@@ -61,6 +61,10 @@ TEST_CASE("top-k through C selects what C++ selects", "[capi]") {
   limits.k = 40;
   REQUIRE(lathe_topk_workspace_bytes(&limits) == TopkWorkspaceBytes({200, 40, 1}));
   REQUIRE(lathe_topk_workspace_bytes(nullptr) == SIZE_MAX);
+  limits.num_workers = 3;
+  REQUIRE(lathe_topk_workspace_bytes(&limits) == TopkWorkspaceBytes({200, 40, 3}));
+  REQUIRE(TopkWorkspaceBytes({200, 40, 3}) != TopkWorkspaceBytes({200, 40, 1}));
+  limits.num_workers = 0;
   std::vector<std::byte> workspace(lathe_topk_workspace_bytes(&limits));
   auto c = Sized<lathe_topk_args>();
   c.logits = Mirror(problem.args.logits);
@@ -196,6 +200,12 @@ TEST_CASE("indexer logits and selections through C are those of C++", "[capi]") 
     return lathe_indexer_topk_workspace_bytes(&limits, &c_options, &bytes, m);
   });
   REQUIRE(bytes == expected_bytes);
+  limits.num_workers = 3;
+  size_t bytes_of_three = 0;
+  RequireOk([&](lathe_message* m) {
+    return lathe_indexer_topk_workspace_bytes(&limits, &c_options, &bytes_of_three, m);
+  });
+  REQUIRE(bytes_of_three > bytes);
   auto c_args = Sized<lathe_indexer_topk_args>();
   c_args.inputs = &inputs.c;
   c_args.indices = lathe_packed2(got.data(), LATHE_DTYPE_INT32, rows, 9);
@@ -205,6 +215,44 @@ TEST_CASE("indexer logits and selections through C are those of C++", "[capi]") 
   });
   REQUIRE(got == expected);
   REQUIRE(counts == expected_counts);
+
+  // Slots of another cache's pages, whose ids are not checked and of which some are wrong.
+  const std::vector<int32_t> table = {7, 3, 99, 1, 0, 2, 5, 4, 6, 8, 3, 7, 1, 99};
+  const std::vector<int64_t> row_seq(static_cast<size_t>(rows), 1);
+  const auto num_seqs = static_cast<int64_t>(indexer_case.seq_lens.size());
+  const bool is_ragged = problem.IsRagged();
+  args.block_table = Packed(table.data(), is_ragged ? 2 : num_seqs, 7);
+  args.block_size = 16;
+  args.num_blocks = 9;
+  if (is_ragged) args.row_seq = Packed(row_seq.data(), rows);
+  topk_options.check_indices = false;
+  REQUIRE(IndexerTopk(args, topk_options, {topk_workspace.data(), expected_bytes}).ok());
+  c_args.block_table = Mirror(args.block_table);
+  c_args.block_size = 16;
+  c_args.num_blocks = 9;
+  c_args.row_seq = Mirror(args.row_seq);
+  c_options.no_check_indices = 1;
+  got.assign(places, 77);
+  RequireOk([&](lathe_message* m) {
+    return lathe_indexer_topk(&c_args, &c_options, {topk_workspace.data(), bytes}, nullptr, m);
+  });
+  REQUIRE(got == expected);
+
+  // Logits of some blocks of keys only.
+  const std::vector<int32_t> blocks(static_cast<size_t>(rows), 1);
+  problem.args.inputs.candidate_blocks = Packed(blocks.data(), rows, 1);
+  problem.args.inputs.candidate_block_size = 5;
+  problem.Run();
+  const auto some_logits = problem.logits.Copy();
+  problem.logits.Poison();
+  const CInputs some_inputs(problem.args.inputs);
+  c.inputs = &some_inputs.c;
+  RequireOk(compute);
+  REQUIRE(SameBits(problem.logits, some_logits));
+  REQUIRE_FALSE(SameBits(some_logits, logits));
+  c.inputs = &inputs.c;
+  problem.args.inputs.candidate_blocks = {};
+  problem.args.inputs.candidate_block_size = 0;
 
   // Every option, and the inputs that the cases above leave out, reach C++.
   const auto code = [&] {
@@ -222,6 +270,20 @@ TEST_CASE("indexer logits and selections through C are those of C++", "[capi]") 
   c_options.index_base = 77;
   REQUIRE(topk_code() == LATHE_STATUS_INVALID_ARGUMENT);
   c_options.index_base = LATHE_TOPK_INDEX_BASE_COLUMN;
+  if (!is_ragged) {
+    const IndexView<2> pages = problem.args.inputs.block_table;
+    auto* first = const_cast<int32_t*>(static_cast<const int32_t*>(pages.data));
+    REQUIRE_FALSE(pages.is_int64);
+    *first += 1000;
+    const auto code_without_workspace = [&] {
+      return lathe_compute_indexer_logits(&c, &options, {}, nullptr, nullptr);
+    };
+    REQUIRE(code_without_workspace() == LATHE_STATUS_INDEX_OUT_OF_RANGE);
+    options.no_check_indices = 1;
+    REQUIRE(code_without_workspace() == LATHE_STATUS_BUFFER_TOO_SMALL);
+    options.no_check_indices = 0;
+    *first -= 1000;
+  }
   RequireInvalid(
       [&](lathe_message* m) {
         lathe_indexer_inputs broken = inputs.c;

@@ -40,7 +40,8 @@ TEST_CASE("latent writes through C give the bytes of C++", "[capi]") {
   write_case.pe_width = 16;
   write_case.slots = {7, -1, 2};
   WriteProblem problem(write_case);
-  const TransformTables tables(SomeTransform(), 64);
+  TransformTables tables(SomeTransform(), 64);
+  tables.transform.norm.eps = 0.5f;
   const std::vector<int64_t> positions = {3, 99, 10};
   if (is_transformed) {
     problem.args.transform = tables.transform;
@@ -127,6 +128,29 @@ TEST_CASE("latent writes of many layers through C give the bytes of C++", "[capi
         },
         "layers must be given");
   }
+}
+
+TEST_CASE("the scale of a cache through C divides what is written; 0 means 1", "[capi]") {
+  const float kv_c[2] = {3.0f, -7.0f};
+  const int64_t slot = 0;
+  const auto write = [&](float scale) {
+    std::vector<std::byte> bytes(2);
+    auto cache = Sized<lathe_paged_cache>();
+    cache.data = bytes.data();
+    cache.format = LATHE_FORMAT_LATENT_FP8_E4M3;
+    cache.scale = scale;
+    cache.num_blocks = cache.block_size = 1;
+    cache.block_stride = cache.row_stride = 2;
+    auto c = Sized<lathe_latent_write_args>();
+    c.kv_c = lathe_packed2(kv_c, LATHE_DTYPE_FLOAT32, 1, 2);
+    c.slot_mapping = lathe_packed1(&slot, LATHE_DTYPE_INT64, 1);
+    c.cache = &cache;
+    RequireOk([&](lathe_message* m) { return lathe_write_latent_cache(&c, nullptr, nullptr, m); });
+    return std::vector<float>{ToFloat(float8_e4m3fn{std::to_integer<uint8_t>(bytes[0])}),
+                              ToFloat(float8_e4m3fn{std::to_integer<uint8_t>(bytes[1])})};
+  };
+  REQUIRE(write(0.0f) == std::vector<float>{3.0f, -7.0f});
+  REQUIRE(write(0.5f) == std::vector<float>{6.0f, -14.0f});
 }
 
 TEST_CASE("indexer writes through C give the bytes of C++", "[capi]") {
