@@ -6,6 +6,8 @@
 // Rows are named
 //
 //   MlaDecode/heads:H/keys:S/batch:B/format:F/target:T/threads:N/cache:warm|cold[/q_len:Q][/dims:D-Dv]
+//   SparseMla/heads:H/keys:K/context:L/batch:B/format:F/target:T/threads:N/cache:warm|cold[/precision:bf16]
+//   V4Decode/model:flash|pro/layer:window|ratio4|ratio128/context:L/batch:B/format:F/target:T/threads:N
 //   LatentWrite/tokens:N/from:F/to:G/target:T/threads:N
 //   LatentGather/tokens:N/from:F/to:G/target:T/threads:N
 //   IndexerLogits/rows:R/keys:S/heads:H/format:F/target:T/threads:N
@@ -83,6 +85,8 @@ int Main(int argc, char** argv) {
   RegisterQueryPrep(harness);
   RegisterTopk(harness);
   RegisterCompressor(harness);
+  RegisterSparseMla(harness);
+  RegisterSlidingWindow(harness);
 
   TableReporter table;
   if (!is_list) {

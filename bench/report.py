@@ -57,14 +57,15 @@ COUNTERS = [  # counter, title, format, factor
     ("of_read_ceiling", "% read", "{:.1f}", 100),
     ("of_memcpy", "% memcpy", "{:.1f}", 100),
     ("tokens/s", "tokens/s", "{:.0f}", 1),
+    ("vs_dense", "vs dense", "{:.2f}x", 1),
     ("vs_onednn", "vs onednn", "{:.2f}x", 1),
     ("vs_openblas", "vs openblas", "{:.2f}x", 1),
     ("vs_scalar", "vs scalar", "{:.1f}x", 1),
     ("vs_nth_element", "vs nth_element", "{:.1f}x", 1),
     ("vs_vqselect", "vs VQSelect", "{:.1f}x", 1),
 ]
-FIELD_ORDER = ["target", "format", "from", "to", "parts", "tokens", "batch", "keys", "rows",
-               "columns", "k", "threads", "cache", "dims", "q_len", "heads"]
+FIELD_ORDER = ["target", "model", "layer", "format", "precision", "from", "to", "parts", "tokens", "batch",
+               "context", "keys", "rows", "columns", "k", "threads", "cache", "dims", "q_len", "heads"]
 
 
 def print_table(operation, rows, target_rank):

@@ -16,7 +16,7 @@
 //
 // What a window and the entries have in common is not removed: they are different keys. Any window goes with any
 // model, also with the 576 columns of V2 and V3; the caches may be of any two formats. Up to 128 query rows, 2 tokens
-// of 64 heads, share every key that is decoded for them: decoding is a fortieth of the work by then.
+// of 64 heads, share every key that is decoded for them: decoding fp8_ds4 is 2 to 3 % of the work by then.
 #ifndef LATHE_SLIDING_WINDOW_H_
 #define LATHE_SLIDING_WINDOW_H_
 
