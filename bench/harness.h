@@ -117,8 +117,7 @@ class Harness {
   std::vector<TargetInfo> targets_;
   std::vector<size_t> thread_counts_;
   std::map<size_t, std::unique_ptr<Team>> teams_;
-  HugeBuffer dram_buffer_;
-  std::unique_ptr<ReadProbe> dram_;
+  std::unique_ptr<MemoryProbe> dram_;
 };
 
 void RegisterMlaDecode(Harness& harness);
@@ -126,6 +125,7 @@ void RegisterLatentWrite(Harness& harness);
 void RegisterLatentGather(Harness& harness);
 void RegisterIndexer(Harness& harness);
 void RegisterMergeStates(Harness& harness);
+void RegisterPrefill(Harness& harness);
 void RegisterQueryPrep(Harness& harness);
 void RegisterTopk(Harness& harness);
 void RegisterCompressor(Harness& harness);

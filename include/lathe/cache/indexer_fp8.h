@@ -64,10 +64,10 @@ void DecodeUnscaled(IndexerFp8, const std::byte* record, const std::byte*, int64
 inline void EncodeRecord(IndexerFp8, const TokenRow& token, const ScaleRule& rule,
                          std::byte* record, std::byte* side) {
   using F = IndexerFp8;
-  float x[F::kWidth];
-  token.Load(0, F::kWidth, x);
-  const float scale = QuantizeIndexerRow(x, F::kWidth, rule.power_of_two, record);
-  std::memcpy(side, &scale, sizeof(scale));
+  token.Visit<F::kWidth>(0, [&](const auto* x) {
+    const float scale = QuantizeIndexerRow(x, F::kWidth, rule.power_of_two, record);
+    std::memcpy(side, &scale, sizeof(scale));
+  });
 }
 
 #endif  // LATHE_TARGET_PASS

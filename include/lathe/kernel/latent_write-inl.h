@@ -49,7 +49,7 @@ HWY_NOINLINE inline void WriteTransformed(const LatentWriteArgs& args, bool powe
   HWY_ALIGN float scratch[kMaxTransformWidth];
   const int64_t width = args.kv_c.extent[1] + args.k_pe.extent[1];
   LatentWriteArgs write;
-  write.kv_c = Packed(static_cast<const float*>(scratch), 1, width);
+  write.kv_c = Packed(scratch, 1, width);
   write.cache = args.cache;
   for (int64_t token = token_begin; token < token_end; ++token) {
     const int64_t slot = args.slot_mapping(token);

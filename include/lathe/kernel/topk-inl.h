@@ -214,7 +214,8 @@ inline void AddReaching(const float* scores, int64_t n, int64_t base_index, int3
     uint64_t word;
     std::memcpy(&word, bits + i / 8, sizeof(word));
     for (; word != 0; word &= word - 1) {
-      const auto bit = static_cast<int32_t>(hwy::Num0BitsBelowLS1Bit_Nonzero64(word));
+      // Not Highway's, which needs its library in builds with assertions: static.h links nothing.
+      const int32_t bit = __builtin_ctzll(word);
       *to++ = base + static_cast<int32_t>(i) + bit;
     }
   }
