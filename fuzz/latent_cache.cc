@@ -25,9 +25,9 @@ bool Repeats(const IndexView<1>& slots) {
 }
 
 // Decoded rows are near to what was written, by the precision of the format.
-void CompareWritten(const LatentWriteArgs& args, int64_t width) {
+void CompareWritten(const LatentWriteArgs& args) {
   const PagedCache cache = args.cache;
-  const int64_t kv_width = args.kv_c.extent[1];
+  const int64_t kv_width = args.kv_c.extent[1], width = kv_width + args.k_pe.extent[1];
   for (int64_t i = 0; i < args.slot_mapping.extent[0]; ++i) {
     const int64_t slot = args.slot_mapping(i);
     if (slot < 0) continue;
@@ -95,7 +95,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!arrays.fit()) return 0;
   const bool is_written =
       fuzz::RunAccepted(in, arrays, [&] { return WriteLatentCache(write, options); });
-  if (is_written && !fuzz::Repeats(write.slot_mapping)) fuzz::CompareWritten(write, width);
+  if (is_written && !fuzz::Repeats(write.slot_mapping)) fuzz::CompareWritten(write);
 
   LatentGatherArgs gather;
   gather.cache = write.cache;

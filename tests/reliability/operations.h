@@ -12,6 +12,7 @@
 #include "compressor/compressor_problem.h"
 #include "formats/format_pages.h"
 #include "indexer/indexer_problem.h"
+#include "prefill/prefill_problem.h"
 #include "query_prep/query_problem.h"
 #include "sliding_window/v4_problem.h"
 #include "support/merge_problem.h"
@@ -60,6 +61,23 @@ inline Operation SlidingWindow(Target target) {
   problem->options.split_tokens = 64;
   return {"a window beside compressed keys", [problem, angles](const Executor& executor) {
             problem->Run(executor.num_workers, executor);
+            return BytesOf(problem->out, problem->lse);
+          }};
+}
+
+inline Operation PrefillOf(Target target) {
+  PrefillCase c;
+  c.shape = {4, 2, 192, 128};
+  c.q_lens = {40, 0, 3};
+  c.kv_lens = {300, 7, 3};
+  const auto problem = std::make_shared<PrefillProblem<bfloat16>>(c);
+  problem->options.target = target;
+  problem->options.split_tokens = 64;
+  return {"prefill", [problem](const Executor& executor) {
+            problem->RunPlanned(executor.num_workers,
+                                [&](const PrefillPlan& plan, Buffer workspace) {
+                                  RequireOk(RunPrefill(plan, problem->args, workspace, executor));
+                                });
             return BytesOf(problem->out, problem->lse);
           }};
 }
@@ -240,6 +258,7 @@ inline std::vector<Operation> Operations(Target target) {
     operations.push_back(DecodeOf(format, target));
   }
   operations.push_back(SlidingWindow(target));
+  operations.push_back(PrefillOf(target));
   for (const CacheFormat format :
        {CacheFormat::kIndexerFp8, CacheFormat::kIndexerMxfp4, CacheFormat::kLatentBFloat16}) {
     operations.push_back(IndexerLogitsOf(format, target));
