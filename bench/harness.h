@@ -125,6 +125,7 @@ void RegisterLatentWrite(Harness& harness);
 void RegisterLatentGather(Harness& harness);
 void RegisterIndexer(Harness& harness);
 void RegisterMergeStates(Harness& harness);
+void RegisterPrefill(Harness& harness);
 void RegisterQueryPrep(Harness& harness);
 void RegisterTopk(Harness& harness);
 void RegisterCompressor(Harness& harness);

@@ -13,6 +13,7 @@
 //   IndexerLogits/rows:R/keys:S/heads:H/format:F/target:T/threads:N
 //   IndexerTopk/k:K/rows:R/keys:S/heads:H/format:F/target:T/threads:N
 //   MergeStates/parts:P/tokens:T/heads:H/format:F/target:T/threads:N
+//   Prefill/way:W/tokens:T/context:C/heads:H/format:F/target:T/threads:N
 //   QueryPrep/kind:K/tokens:T/target:T/threads:N
 //   Topk/rows:R/columns:L/k:K/target:T/threads:N
 //   Compressor/kind:K/seqs:B/tokens:N/from:F/target:T/threads:N
@@ -82,6 +83,7 @@ int Main(int argc, char** argv) {
   RegisterLatentGather(harness);
   RegisterIndexer(harness);
   RegisterMergeStates(harness);
+  RegisterPrefill(harness);
   RegisterQueryPrep(harness);
   RegisterTopk(harness);
   RegisterCompressor(harness);

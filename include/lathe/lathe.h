@@ -11,6 +11,7 @@
 #include "lathe/latent_cache.h"
 #include "lathe/merge_states.h"
 #include "lathe/mla_decode.h"
+#include "lathe/prefill.h"
 #include "lathe/query_prep.h"
 #include "lathe/sliding_window.h"
 #include "lathe/sparse_mla.h"

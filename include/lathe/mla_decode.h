@@ -79,7 +79,20 @@ struct MlaDecodeOptions {
 //   out_rope         optional rotation of every row of out at its query's position, before it is rounded: the
 //                    inverse rope of DeepSeek-V4, whose values are rotated keys
 //   positions        [T] optional: of the queries, for out_rope alone. Not given: query i of a sequence stands
-//                    at keys.seq_lens[b] - q_len + i
+//                    at keys.seq_lens[b] - q_len + i, or with tree_mask at the end of its path
+//   tree_mask        [T, ceil(q_len / 64)] optional, for queries that are a tree of drafted tokens (speculative
+//                    decoding) in the order in which they lie in the cache: bit j % 64 of word j / 64 of a query's row
+//                    is set where it sees the key of query j of its sequence, at position seq_lens[b] - q_len + j; a
+//                    query that sees its own key says so. All keys in front of the queries are seen. q_len: the
+//                    largest of the batch; bits past a sequence's own q_len are ignored. It takes the place of the
+//                    causal count, so options.causal must be true; a mask of ones up to the diagonal gives the causal
+//                    bits. A row's path are the tokens that it sees, in order; its position is their number - 1. Then
+//                      window          the last `window` tokens of the path
+//                      compress_ratio  above 1 (V4): the path's length / compress_ratio keys. Entries that drafted
+//                                      tokens complete differ between paths: limit them by row_kv_lens, or leave them
+//                                      to the caller's choice
+//                      indices         logical entries that the mask hides are skipped as well
+//                      row_kv_lens     takes the place of the mask, too
 //   out              [T, H, kv_lora_rank] float32, float16 or bfloat16, innermost stride 1; written whole
 //   lse              [T, H] optional
 //
@@ -94,6 +107,7 @@ struct MlaDecodeArgs {
   View<const float, 1> attn_sink = {};
   Rope out_rope = {};
   IndexView<1> positions = {};
+  View<const uint64_t, 2> tree_mask = {};
   Out<3> out = {};
   View<float, 2> lse = {};
 };

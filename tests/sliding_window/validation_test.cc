@@ -72,7 +72,8 @@ TEST_CASE("entries that a second cache's pages do not cover are refused",
 
 TEST_CASE("a run is for the key sets that its plan was made for", "[sliding_window][validation]") {
   const char* kStale =
-      "stale plan: plan must be made for these lengths, positions, windows, page and list sizes";
+      "stale plan: plan must be made for these lengths, positions, windows, masks, page and list "
+      "sizes";
   RequireRunRefuses(
       {{kStale, [](Call& c) { c.args.extra_keys = {}; }, GiveExtra},
        {kStale, [](Call& c) { c.GiveExtra(); }, [](Call& c) { c.args.keys.window = 2; }},

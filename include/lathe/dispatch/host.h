@@ -11,6 +11,7 @@
 #include "lathe/dispatch/host_merge_states.h"
 #include "lathe/dispatch/host_mla_decode.h"
 #include "lathe/dispatch/host_page_copy.h"
+#include "lathe/dispatch/host_prefill.h"
 #include "lathe/dispatch/host_query_prep.h"
 #include "lathe/dispatch/host_topk.h"
 

@@ -3,7 +3,7 @@
 #ifndef LATHE_DISPATCH_MLA_DECODE_ARGS_H_
 #define LATHE_DISPATCH_MLA_DECODE_ARGS_H_
 
-#include "lathe/dispatch/abi.h"
+#include "lathe/dispatch/batch.h"
 #include "lathe/kernel/kernel_table.h"
 #include "lathe/kernel/visibility.h"
 #include "lathe/mla_decode.h"
@@ -11,11 +11,6 @@
 namespace lathe {
 namespace detail {
 namespace LATHE_ABI {
-
-struct BatchSize {
-  int64_t num_tokens;  // T
-  int64_t num_seqs;    // B
-};
 
 inline bool UsesPages(const KeySet& keys) {
   return !keys.has_indices() || keys.index_space == IndexSpace::kLogical;
@@ -27,16 +22,12 @@ inline BatchSize BatchOf(const MlaDecodeArgs& args) {
           args.query_start_loc.empty() ? num_tokens : args.query_start_loc.extent[0] - 1};
 }
 
-// The query rows of sequence b.
-struct QueryRows {
-  int64_t token_begin;
-  int64_t q_len;
-};
-
 inline QueryRows RowsOf(const MlaDecodeArgs& args, int64_t b) {
-  if (args.query_start_loc.empty()) return {b, 1};
-  const int64_t begin = args.query_start_loc(b);
-  return {begin, args.query_start_loc(b + 1) - begin};
+  return RowsOf(args.query_start_loc, b);
+}
+
+inline Causality CausalityOf(const MlaDecodeOptions& options, const MlaDecodeArgs& args) {
+  return {options.causal, args.tree_mask};
 }
 
 // What messages call the members of a key set.
@@ -106,13 +97,15 @@ inline bool IsPerToken(const MlaDecodeArgs& args) {
 }
 
 // Pages [begin, end) of sequence b that hold keys some row may see.
-inline KeyRange PagesOf(const MlaDecodeArgs& args, const KeySet& keys, bool causal, int64_t b) {
+inline KeyRange PagesOf(const MlaDecodeArgs& args, const KeySet& keys, const Causality& causality,
+                        int64_t b) {
   const QueryRows rows = RowsOf(args, b);
   const int64_t seq_len = keys.seq_lens(b), block_size = keys.cache.block_size;
   if (rows.q_len == 0) return {};
   KeyRange range = {0, seq_len / keys.compress_ratio};
   if (!keys.has_indices()) {
-    range = VisibleKeysOfRows(keys, causal, seq_len, rows.q_len, 0, rows.q_len, rows.token_begin);
+    range =
+        VisibleKeysOfRows(keys, causality, {seq_len, rows.q_len, 0, rows.token_begin}, rows.q_len);
   }
   if (NumKeys(range) == 0) return {};
   return {range.begin / block_size, (range.end - 1) / block_size + 1};

@@ -3,10 +3,7 @@
 #ifndef LATHE_DISPATCH_MLA_DECODE_CHECK_H_
 #define LATHE_DISPATCH_MLA_DECODE_CHECK_H_
 
-#include <cmath>
-
-#include "lathe/dispatch/engine_choice.h"
-#include "lathe/dispatch/host_check.h"
+#include "lathe/dispatch/attend_check.h"
 #include "lathe/dispatch/mla_decode_args.h"
 #include "lathe/dispatch/row_transform_check.h"
 
@@ -14,57 +11,10 @@ namespace lathe {
 namespace detail {
 namespace LATHE_ABI {
 
-inline Status CheckDim(const char* name, int64_t value, int64_t least) {
-  if (value < least) return Invalid(name).Is(value).Must("be at least", least);
-  if (value > kMaxDim) return Invalid(name).Is(value).Must("be at most", kMaxDim);
-  return OkStatus();
-}
-
 inline Status CheckShape(const MlaShape& shape) {
   LATHE_RETURN_IF_REFUSED(CheckDim("shape.num_heads", shape.num_heads, 1));
   LATHE_RETURN_IF_REFUSED(CheckDim("shape.kv_lora_rank", shape.kv_lora_rank, 1));
   return CheckDim("shape.qk_rope_head_dim", shape.qk_rope_head_dim, 0);
-}
-
-inline Status CheckOptions(const MlaDecodeOptions& options) {
-  const float scale = options.softmax_scale;
-  if (!(scale > 0.0f) || !std::isfinite(scale)) {
-    return Invalid("options.softmax_scale")
-        .IsReal(static_cast<double>(scale))
-        .Must("be finite and above 0 (it has no default)");
-  }
-  if (options.split_tokens < 1) {
-    return Invalid("options.split_tokens").Is(options.split_tokens).Must("be at least", 1);
-  }
-  return CheckPrecision(options.precision);
-}
-
-// Workers that a plan may be made for: within it, sums of work times workers cannot overflow.
-constexpr size_t kMaxWorkers = 65536;
-// Keys of one sequence.
-constexpr int64_t kMaxKeys = int64_t{1} << 40;
-
-inline Status CheckWorkers(const char* name, size_t num_workers) {
-  if (num_workers < 1) return Invalid(name).Is(0).Must("be at least", 1);
-  if (num_workers > kMaxWorkers) {
-    const bool fits = num_workers <= static_cast<size_t>(kLargest);
-    return Invalid(name)
-        .Is(fits ? static_cast<int64_t>(num_workers) : kLargest)
-        .Must("be at most", static_cast<int64_t>(kMaxWorkers));
-  }
-  return OkStatus();
-}
-
-inline Status CheckLimits(const MlaDecodeLimits& limits) {
-  LATHE_RETURN_IF_REFUSED(CheckDim("limits.max_num_seqs", limits.max_num_seqs, 1));
-  LATHE_RETURN_IF_REFUSED(CheckDim("limits.max_num_tokens", limits.max_num_tokens, 1));
-  if (limits.max_seq_len < 1) {
-    return Invalid("limits.max_seq_len").Is(limits.max_seq_len).Must("be at least", 1);
-  }
-  if (limits.max_seq_len > kMaxKeys) {
-    return Invalid("limits.max_seq_len").Is(limits.max_seq_len).Must("be at most", kMaxKeys);
-  }
-  return CheckWorkers("limits.num_workers", limits.num_workers);
 }
 
 // The query as given: whole, or its two parts.
@@ -126,20 +76,6 @@ inline Status CheckKeys(const MlaShape& shape, const NamedKeys& set, const Batch
   return OkStatus();
 }
 
-inline Status CheckOutputs(const MlaShape& shape, const MlaDecodeArgs& args, bool needs_data) {
-  const int64_t num_tokens = args.out.extent[0];
-  const int64_t expected[3] = {num_tokens, shape.num_heads, shape.kv_lora_rank};
-  for (int64_t dim = 0; dim < 3; ++dim) {
-    LATHE_RETURN_IF_REFUSED(CheckExtent("out", dim, args.out.extent[dim], expected[dim]));
-  }
-  LATHE_RETURN_IF_REFUSED(CheckTensor("out", args.out, {needs_data && num_tokens > 0, true}));
-  if (IsGiven(args.lse)) {
-    LATHE_RETURN_IF_REFUSED(
-        CheckFloats("lse", args.lse, {num_tokens, shape.num_heads}, needs_data));
-  }
-  return OkStatus();
-}
-
 constexpr RopeNames kOutRopeNames = {"out_rope.cos", "out_rope.sin"};
 
 inline Status CheckOutRope(const MlaShape& shape, const MlaDecodeArgs& args) {
@@ -156,79 +92,63 @@ inline Status CheckOutRope(const MlaShape& shape, const MlaDecodeArgs& args) {
 
 // No output may touch an input or the other output.
 inline Status CheckOverlap(const MlaShape& shape, const MlaDecodeArgs& args) {
-  struct Named {
-    const char* name;
-    ByteRange range;
-  };
-  const Named inputs[] = {{"q", RangeOf(args.q)},
-                          {"q_nope", RangeOf(args.q_nope)},
-                          {"q_pe", RangeOf(args.q_pe)},
-                          {"query_start_loc", RangeOf(args.query_start_loc)},
-                          {"attn_sink", RangeOf(args.attn_sink)},
-                          {"out_rope.cos", RangeOf(args.out_rope.cos)},
-                          {"out_rope.sin", RangeOf(args.out_rope.sin)},
-                          {"positions", RangeOf(args.positions)}};
+  const NamedRange inputs[] = {{"q", RangeOf(args.q)},
+                               {"q_nope", RangeOf(args.q_nope)},
+                               {"q_pe", RangeOf(args.q_pe)},
+                               {"query_start_loc", RangeOf(args.query_start_loc)},
+                               {"attn_sink", RangeOf(args.attn_sink)},
+                               {"out_rope.cos", RangeOf(args.out_rope.cos)},
+                               {"out_rope.sin", RangeOf(args.out_rope.sin)},
+                               {"positions", RangeOf(args.positions)},
+                               {"tree_mask", RangeOf(args.tree_mask)}};
   const ByteRange out = RangeOf(args.out);
   const ByteRange lse = RangeOf(args.lse);
-  const auto check = [&out, &lse](const Named& input) {
-    if (Overlap(input.range, out)) return Invalid(input.name).Must("not overlap out");
-    if (Overlap(input.range, lse)) return Invalid(input.name).Must("not overlap lse");
-    return OkStatus();
-  };
-  for (const Named& input : inputs) LATHE_RETURN_IF_REFUSED(check(input));
+  for (const NamedRange& input : inputs) LATHE_RETURN_IF_REFUSED(CheckApart(input, out, lse));
   for (const auto& [number, keys, names] : KeySetsOf(args)) {
-    const Named of_set[] = {{names.cache, RangeOf(keys.cache, shape.head_dim())},
-                            {names.block_table, RangeOf(keys.block_table)},
-                            {names.seq_lens, RangeOf(keys.seq_lens)},
-                            {names.row_kv_lens, RangeOf(keys.row_kv_lens)},
-                            {names.indices, RangeOf(keys.indices)},
-                            {names.topk_length, RangeOf(keys.topk_length)}};
-    for (const Named& input : of_set) LATHE_RETURN_IF_REFUSED(check(input));
+    const NamedRange of_set[] = {{names.cache, RangeOf(keys.cache, shape.head_dim())},
+                                 {names.block_table, RangeOf(keys.block_table)},
+                                 {names.seq_lens, RangeOf(keys.seq_lens)},
+                                 {names.row_kv_lens, RangeOf(keys.row_kv_lens)},
+                                 {names.indices, RangeOf(keys.indices)},
+                                 {names.topk_length, RangeOf(keys.topk_length)}};
+    for (const NamedRange& input : of_set) LATHE_RETURN_IF_REFUSED(CheckApart(input, out, lse));
   }
   if (Overlap(out, lse)) return Invalid("lse").Must("not overlap out");
   return OkStatus();
 }
 
+// A mask of bits: any strides, and words that may be shared.
+inline Status CheckWords(const char* name, const View<const uint64_t, 2>& v, int64_t num_rows) {
+  LATHE_RETURN_IF_REFUSED(CheckExtent(name, 0, v.extent[0], num_rows));
+  LATHE_RETURN_IF_REFUSED(CheckSpan(name, v.extent, v.stride, 2, sizeof(uint64_t)));
+  if (v.extent[0] > 0 && v.extent[1] > 0 && v.empty())
+    return Invalid(name, ".data").Must("not be null");
+  if (IsAligned(v.data, alignof(uint64_t))) return OkStatus();
+  return Invalid(name, ".data").Must("be aligned to", static_cast<int64_t>(alignof(uint64_t)));
+}
+
 // Plan needs no tensor data.
-inline Status CheckArgs(const MlaShape& shape, const MlaDecodeArgs& args, bool needs_data) {
+inline Status CheckArgs(const MlaShape& shape, const MlaDecodeOptions& options,
+                        const MlaDecodeArgs& args, bool needs_data) {
   if (IsGiven(args.query_start_loc)) {
-    LATHE_RETURN_IF_REFUSED(CheckIndices("query_start_loc", args.query_start_loc, {-1}));
-    if (args.query_start_loc.extent[0] < 1) {
-      return Invalid("query_start_loc", ".extent").At(0).Is(0).Must("be at least", 1);
-    }
+    LATHE_RETURN_IF_REFUSED(CheckStartLocShape("query_start_loc", args.query_start_loc));
   }
-  LATHE_RETURN_IF_REFUSED(CheckOutputs(shape, args, needs_data));
+  LATHE_RETURN_IF_REFUSED(
+      CheckResults(args.out, args.lse, shape.num_heads, shape.kv_lora_rank, needs_data));
   LATHE_RETURN_IF_REFUSED(CheckQuery(shape, args, needs_data));
   for (const NamedKeys& set : KeySetsOf(args)) {
     LATHE_RETURN_IF_REFUSED(CheckKeys(shape, set, BatchOf(args), needs_data));
+  }
+  if (IsGiven(args.tree_mask)) {
+    LATHE_RETURN_IF_REFUSED(CheckWords("tree_mask", args.tree_mask, BatchOf(args).num_tokens));
+    if (!options.causal)
+      return Invalid("tree_mask").Must("not be given where options.causal is false");
   }
   LATHE_RETURN_IF_REFUSED(CheckOutRope(shape, args));
   if (IsGiven(args.attn_sink)) {
     LATHE_RETURN_IF_REFUSED(CheckFloats("attn_sink", args.attn_sink, {shape.num_heads}));
   }
   return CheckOverlap(shape, args);
-}
-
-// The rows of each sequence, from query_start_loc or one each. `name`: what the caller knows it by.
-inline Status CheckQueryStartLoc(const char* name, const IndexView<1>& starts, int64_t num_tokens) {
-  if (starts.empty()) return OkStatus();
-  const int64_t num_seqs = starts.extent[0] - 1;
-  if (starts(0) != 0) return Invalid(name).At(0).Is(starts(0)).Must("be", 0);
-  for (int64_t b = 0; b < num_seqs; ++b) {
-    if (starts(b + 1) < starts(b)) {
-      return Invalid(name)
-          .At(b + 1)
-          .Is(starts(b + 1))
-          .Must("be at least the entry before it,", starts(b));
-    }
-  }
-  if (starts(num_seqs) != num_tokens) {
-    return Invalid(name)
-        .At(num_seqs)
-        .Is(starts(num_seqs))
-        .Must("be the number of query rows,", num_tokens);
-  }
-  return OkStatus();
 }
 
 }  // namespace LATHE_ABI

@@ -9,9 +9,19 @@ namespace lathe {
 namespace detail {
 namespace LATHE_ABI {
 
-// Query rows times keys of a step: more than any machine computes in a day, and so little that sums
-// of work, times a few for each of 65536 workers, cannot overflow.
-constexpr int64_t kMaxWork = int64_t{1} << 44;
+// The mask has a bit for each query of every sequence.
+inline Status CheckTreeMask(const MlaDecodeArgs& args) {
+  if (!IsGiven(args.tree_mask)) return OkStatus();
+  for (int64_t b = 0; b < BatchOf(args).num_seqs; ++b) {
+    const int64_t q_len = RowsOf(args, b).q_len, words = args.tree_mask.extent[1];
+    if ((q_len + 63) / 64 <= words) continue;
+    return Invalid("tree_mask", ".extent")
+        .At(1)
+        .Is(words)
+        .Must("be at least a word for each 64 queries of a sequence,", (q_len + 63) / 64);
+  }
+  return OkStatus();
+}
 
 inline Status CheckWork(const MlaDecodeArgs& args) {
   int64_t work = 0;
@@ -30,7 +40,8 @@ inline Status CheckWork(const MlaDecodeArgs& args) {
   return OkStatus();
 }
 
-inline Status CheckSeqLens(const MlaDecodeArgs& args, const NamedKeys& set, bool causal) {
+inline Status CheckSeqLens(const MlaDecodeArgs& args, const NamedKeys& set,
+                           const Causality& causality) {
   const auto& [number, keys, names] = set;
   const int64_t columns = keys.block_table.extent[1];
   const int64_t covered = SaturatingMul(columns, keys.cache.block_size);
@@ -42,17 +53,17 @@ inline Status CheckSeqLens(const MlaDecodeArgs& args, const NamedKeys& set, bool
       if (keys.compress_ratio == 1) return refused.Must(names.at_most_covered, covered);
       return refused.Must("give at most as many keys as block_table covers,", covered);
     }
-    if (keys.wraps && NumKeys(PagesOf(args, keys, causal, b)) > columns) {
+    if (keys.wraps && NumKeys(PagesOf(args, keys, causality, b)) > columns) {
       return refused.Must("leave its rows' keys in at most as many pages as a ring has,", columns);
     }
   }
   return OkStatus();
 }
 
-inline Status CheckLengths(const MlaDecodeArgs& args, bool causal) {
+inline Status CheckLengths(const MlaDecodeArgs& args, const Causality& causality) {
   for (const NamedKeys& set : KeySetsOf(args)) {
     const auto& [number, keys, names] = set;
-    if (UsesPages(keys)) LATHE_RETURN_IF_REFUSED(CheckSeqLens(args, set, causal));
+    if (UsesPages(keys)) LATHE_RETURN_IF_REFUSED(CheckSeqLens(args, set, causality));
     for (int64_t t = 0; !keys.topk_length.empty() && t < BatchOf(args).num_tokens; ++t) {
       const int64_t length = keys.topk_length(t);
       if (length < 0 || length > keys.indices.extent[1]) {
@@ -92,11 +103,11 @@ inline Status CheckOutPositions(const MlaDecodeArgs& args, bool causal) {
 }
 
 // Block ids that the lengths reach.
-inline Status CheckBlockTables(const MlaDecodeArgs& args, bool causal) {
+inline Status CheckBlockTables(const MlaDecodeArgs& args, const Causality& causality) {
   for (const auto& [number, keys, names] : KeySetsOf(args)) {
     const int64_t columns = keys.block_table.extent[1];
     for (int64_t b = 0; UsesPages(keys) && b < BatchOf(args).num_seqs; ++b) {
-      const KeyRange pages = PagesOf(args, keys, causal, b);
+      const KeyRange pages = PagesOf(args, keys, causality, b);
       for (int64_t page = pages.begin; page < pages.end; ++page) {
         const int64_t column = keys.wraps ? page % columns : page;
         const int64_t block = keys.block_table(b, column);

@@ -14,48 +14,6 @@
 //
 // Which keys, in which format, in which arithmetic and what happens at the end are parameters of it.
 
-// One key set of a task: who sees which of its keys, where they are and how they are read.
-template <class A>
-struct SetOfKeys {
-  SetOfKeys(const AttendCall& call, const AttendTask& task, int set, int64_t tile_keys,
-            typename A::Element* scratch, const std::byte* zeros, KeyRange* of_rows)
-      : has_list(call.keys[set].has_indices()),
-        all_see(task.keys[set]),
-        any_sees(task.keys[set]),
-        visible(of_rows),
-        source(call, set, tile_keys, scratch),
-        cursor(call, task, set, tile_keys, zeros) {
-    for (int64_t r = 0; r < task.num_rows; ++r) visible[r] = task.keys[set];
-    if (set < call.num_key_sets && !has_list) FindVisible(call, task, set);
-  }
-
-  bool IsSeenByAll(const KeyTile& tile) const {
-    return has_list || (all_see.begin <= tile.begin && all_see.end >= tile.begin + tile.count);
-  }
-
-  bool has_list;
-  KeyRange all_see;   // what all rows see in common
-  KeyRange any_sees;  // from the first to the last key that some row sees
-  KeyRange* visible;  // of each row
-  RowSource<A> source;
-  KeyCursor cursor;
-
- private:
-  void FindVisible(const AttendCall& call, const AttendTask& task, int set) {
-    any_sees = {task.keys[set].end, task.keys[set].begin};
-    const KeySet& keys = call.keys[set];
-    for (int64_t r = 0; r < task.num_rows; ++r) {
-      const int64_t i = (task.row_begin + r) / call.num_heads;
-      visible[r] = detail::VisibleKeys(keys, call.causal, keys.seq_lens(task.seq), task.q_len, i,
-                                       task.token_begin + i);
-      all_see.begin = (std::max)(all_see.begin, visible[r].begin);
-      all_see.end = (std::min)(all_see.end, visible[r].end);
-      any_sees.begin = (std::min)(any_sees.begin, visible[r].begin);
-      any_sees.end = (std::max)(any_sees.end, visible[r].end);
-    }
-  }
-};
-
 template <class Engine>
 class AttendBlock {
  public:
@@ -64,14 +22,15 @@ class AttendBlock {
   static constexpr int64_t kTileKeys = Engine::kTileKeys;
 
   // Carves the scratch of one worker; with a counting arena, measures it.
-  AttendBlock(Arena& arena, int64_t qk_dim, int64_t v_dim, int64_t max_rows)
-      : engine_(arena, qk_dim, max_rows) {
+  AttendBlock(Arena& arena, const detail::AttendShape& shape, int64_t max_rows)
+      : engine_(arena, shape.qk_dim, max_rows) {
     const int64_t padded_rows = Engine::PaddedRows(max_rows);
     const int64_t output_rows = Engine::OutputRows(max_rows);
-    const int64_t padded_width = RowSource<A>::PaddedWidth(qk_dim);
+    const int64_t padded_width = RowSource<A>::PaddedWidth(shape.qk_dim);
+    const int64_t value_width = RowSource<A>::PaddedWidth(shape.v_dim);
     const auto take = [&arena](int64_t n) { return arena.Take<float>(static_cast<size_t>(n)); };
-    v_columns_ = detail::PartialColumns(v_dim);
-    v_stride_ = detail::PartialStride(v_dim);
+    v_columns_ = detail::PartialColumns(shape.v_dim);
+    v_stride_ = detail::PartialStride(shape.v_dim);
     s_ = take((kTileKeys + kScoreTokens) * padded_rows);
     o_[0] = take(output_rows * v_stride_);
     o_[1] = take(output_rows * v_stride_);
@@ -81,8 +40,12 @@ class AttendBlock {
       residual_ =
           arena.Take<uint32_t>(static_cast<size_t>(kTileKeys / A::kStepTokens * padded_rows));
     }
-    zeros_ = take(padded_width);
+    zeros_count_ = (std::max)(padded_width, value_width);
+    zeros_ = take(zeros_count_);
     staged_ = arena.Take<Element>(static_cast<size_t>(kTileKeys * padded_width));
+    if (shape.has_own_values) {
+      staged_values_ = arena.Take<Element>(static_cast<size_t>(kTileKeys * value_width));
+    }
     for (int32_t** range : {&mask_begin_, &mask_end_}) {
       *range = arena.Take<int32_t>(static_cast<size_t>(padded_rows));
     }
@@ -92,16 +55,15 @@ class AttendBlock {
   void Run(const AttendCall& call, const AttendTask& task) {
     call_ = &call;
     task_ = &task;
-    const int64_t padded_width = RowSource<A>::PaddedWidth(call.qk_dim);
-    std::memset(zeros_, 0, static_cast<size_t>(padded_width) * sizeof(float));
+    std::memset(zeros_, 0, static_cast<size_t>(zeros_count_) * sizeof(float));
     padded_rows_ = Engine::PaddedRows(task.num_rows);
     // Lanes past the last row are computed and never used; they only must hold numbers.
     std::memset(s_, 0,
                 static_cast<size_t>((kTileKeys + kScoreTokens) * padded_rows_) * sizeof(float));
     const auto* zeros = reinterpret_cast<const std::byte*>(zeros_);
     SetOfKeys<A> sets[detail::kMaxKeySets] = {
-        {call, task, 0, kTileKeys, staged_, zeros, visible_},
-        {call, task, 1, kTileKeys, staged_, zeros, visible_ + task.num_rows}};
+        {call, task, 0, kTileKeys, staged_, staged_values_, zeros, visible_},
+        {call, task, 1, kTileKeys, staged_, staged_values_, zeros, visible_ + task.num_rows}};
     sets_ = sets;
     // The rows of a tile have not been staged yet: their place is free.
     fewest_keys_ = FewestKeys();
@@ -134,14 +96,13 @@ class AttendBlock {
     if (call_->is_per_token) return detail::NumKeys(task_->keys);
     const int64_t first = task_->row_begin / detail::kMaxBlockRows * detail::kMaxBlockRows;
     const int64_t last =
-        (std::min)(first + detail::kMaxBlockRows, task_->q_len * call_->num_heads) - 1;
+        (std::min)(first + detail::kMaxBlockRows, task_->q_len * call_->unit_heads) - 1;
     int64_t fewest = (std::numeric_limits<int64_t>::max)();
-    for (int64_t i = first / call_->num_heads; i <= last / call_->num_heads; ++i) {
+    for (int64_t i = first / call_->unit_heads; i <= last / call_->unit_heads; ++i) {
       int64_t seen = 0;
       for (int set = 0; set < call_->num_key_sets; ++set) {
-        const KeySet& keys = call_->keys[set];
-        seen += detail::NumKeys(detail::VisibleKeys(keys, call_->causal, keys.seq_lens(task_->seq),
-                                                    task_->q_len, i, task_->token_begin + i));
+        seen += detail::NumVisibleKeys(call_->keys[set], call_->causality,
+                                       detail::PlaceOfQuery(*call_, *task_, set, i));
       }
       fewest = (std::min)(fewest, seen);
     }
@@ -178,8 +139,8 @@ class AttendBlock {
 
   // One query row as elements of the engine; the padding of staged rows is zero already.
   void LoadQuery(int64_t row, std::byte* to) const {
-    const int64_t token = task_->token_begin + row / call_->num_heads;
-    const int64_t head = row % call_->num_heads;
+    const int64_t token = task_->token_begin + row / call_->unit_heads;
+    const int64_t head = task_->head_begin + row % call_->unit_heads;
     for (const In<3>* part : {&call_->q_nope, &call_->q_pe}) {
       if (part->empty()) continue;
       const int64_t offset = token * part->stride[0] + head * part->stride[1];
@@ -254,6 +215,7 @@ class AttendBlock {
     if (is_masked) {
       FindMask(tile);
       MaskScores(s_, padded_rows_, tokens, mask_begin_, mask_end_, padded_rows_);
+      if (set.has_tree) MaskTree(tile);
     }
     // Few keys carry much weight each, and rounding errors do not average out.
     uint32_t* residual = fewest_keys_ <= call_->residual_keys ? residual_ : nullptr;
@@ -266,10 +228,11 @@ class AttendBlock {
     engine_.Accumulate(type, carry, tile, tokens, v_columns_, p, padded_rows_, o, v_stride_,
                        state.alpha);
     if (residual != nullptr) {
+      if (call_->has_own_values) KeepFinite(type, tile);
       engine_.Accumulate(type, Carry::kKeep, tile, tokens, v_columns_, residual, padded_rows_, o,
                          v_stride_, state.alpha);
     }
-    if (isolated > 0) AddIsolated(type, isolated, p, o);
+    if (isolated > 0) AddIsolated(type, tile, isolated, p, o);
   }
 
   void FindMask(const KeyTile& tile) {
@@ -288,6 +251,23 @@ class AttendBlock {
     }
   }
 
+  bool IsSeenInTree(const KeyTile& tile, int64_t t, int64_t r) const {
+    const int64_t i = (task_->row_begin + r) / call_->unit_heads;
+    return call_->causality.SeesToken(detail::PlaceOfQuery(*call_, *task_, tile.set, i),
+                                      tile.begin + t);
+  }
+
+  // Keys of queries that are on no path of a row's.
+  void MaskTree(const KeyTile& tile) {
+    const int64_t first = (std::max)(sets_[tile.set].tree_begin - tile.begin, int64_t{0});
+    for (int64_t t = first; t < tile.count; ++t) {
+      for (int64_t r = 0; r < task_->num_rows; ++r) {
+        if (IsSeenInTree(tile, t, r)) continue;
+        s_[t * padded_rows_ + r] = -std::numeric_limits<float>::infinity();
+      }
+    }
+  }
+
   // A weight of 0 does not keep a NaN or Inf value out of a row (0 * NaN): where some rows do not see a
   // key whose value is not finite, that key is taken out of P x V and added for the rows that see it.
   int64_t IsolateNonFinite(DType type, KeyTile& tile) {
@@ -296,15 +276,37 @@ class AttendBlock {
     for (int64_t t = 0; t < tile.count; ++t) {
       const int64_t position = tile.begin + t;
       if (position >= all_see.begin && position < all_see.end) continue;
-      bool is_finite = true;
-      VisitStored<A>(type, [&](auto stored) {
-        is_finite = IsFinite(reinterpret_cast<const decltype(stored)*>(tile.rows[t]));
-      });
-      if (is_finite) continue;
-      isolated_[count++] = {t, tile.rows[t]};
-      tile.rows[t] = reinterpret_cast<const std::byte*>(zeros_);
+      if (IsFiniteValue(type, tile.values[t])) continue;
+      isolated_[count++] = {t, tile.values[t]};
+      tile.values[t] = reinterpret_cast<const std::byte*>(zeros_);
     }
     return count;
+  }
+
+  bool IsFiniteValue(DType type, const std::byte* value) const {
+    bool is_finite = true;
+    VisitStored<A>(type, [&](auto stored) {
+      is_finite = IsFinite(reinterpret_cast<const decltype(stored)*>(value));
+    });
+    return is_finite;
+  }
+
+  // What a weight lost may be 0 or below, and would make a NaN of an infinite value that the weight itself carried
+  // where it belongs. (Values that are part of their key give a score of that kind, and need no care.)
+  void KeepFinite(DType type, KeyTile& tile) const {
+    for (int64_t t = 0; t < tile.count; ++t) {
+      if (IsFiniteValue(type, tile.values[t])) continue;
+      Element* copy = staged_values_ + t * v_columns_;
+      VisitStored<A>(type, [&](auto stored) {
+        using Stored = decltype(stored);
+        const auto* value = reinterpret_cast<const Stored*>(tile.values[t]);
+        for (int64_t c = 0; c < v_columns_; ++c) {
+          const float x = ToFloat(value[c]);
+          copy[c] = x - x == 0.0f ? FromFloat<Element>(x) : Element{};
+        }
+      });
+      tile.values[t] = reinterpret_cast<const std::byte*>(copy);
+    }
   }
 
   template <class Stored>
@@ -318,11 +320,14 @@ class AttendBlock {
     return hn::AllTrue(d, hn::Eq(acc, hn::Zero(d)));
   }
 
-  void AddIsolated(DType type, int64_t count, const uint32_t* p, float* o) const {
+  void AddIsolated(DType type, const KeyTile& tile, int64_t count, const uint32_t* p,
+                   float* o) const {
+    const bool has_tree = sets_[tile.set].has_tree;
     for (int64_t i = 0; i < count; ++i) {
       const int64_t t = isolated_[i].token;
       for (int64_t r = 0; r < task_->num_rows; ++r) {
         if (t < mask_begin_[r] || t >= mask_end_[r]) continue;
+        if (has_tree && !IsSeenInTree(tile, t, r)) continue;
         const float weight = A::Weight(p, padded_rows_, t, r);
         VisitStored<A>(type, [&](auto stored) {
           const auto* value = reinterpret_cast<const decltype(stored)*>(isolated_[i].row);
@@ -353,8 +358,10 @@ class AttendBlock {
   float* l_[2];
   float* alpha_;
   float* row_;
+  int64_t zeros_count_;
   float* zeros_;
   Element* staged_;
+  Element* staged_values_ = nullptr;
   int32_t* mask_begin_;
   int32_t* mask_end_;
   KeyRange* visible_;
@@ -367,13 +374,13 @@ class AttendBlock {
 template <class Engine>
 void Attend(const AttendCall& call, const AttendTask& task, void* scratch) {
   Arena arena(scratch);
-  AttendBlock<Engine> block(arena, call.qk_dim, call.v_dim, task.num_rows);
+  AttendBlock<Engine> block(arena, call, task.num_rows);
   block.Run(call, task);
 }
 
 template <class Engine>
-size_t AttendScratchBytes(int64_t qk_dim, int64_t v_dim, int64_t max_rows) {
+size_t AttendScratchBytes(const detail::AttendShape& shape, int64_t max_rows) {
   Arena counting;
-  AttendBlock<Engine> block(counting, qk_dim, v_dim, max_rows);
+  AttendBlock<Engine> block(counting, shape, max_rows);
   return counting.bytes();
 }

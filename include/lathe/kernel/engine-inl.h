@@ -73,6 +73,7 @@ class RegisterEngine {
       const std::byte* const* rows = source.LoadKeys(tile, next, t, step, widened);
       const std::byte* const* ahead =
           source.keys_in_place() && next.count > 0 ? next.rows + t : nullptr;
+      source.FetchValues(next, t, step);
       const auto score =
           is_short ? ScoreStep<A, 2, StoreScores> : ScoreStep<A, kScoreTokens, StoreScores>;
       score(rows, ahead, q_, words_, num_rows_, StoreScores{s + t * s_stride, s_stride});
@@ -80,14 +81,14 @@ class RegisterEngine {
     }
   }
 
-  // `tokens` is a multiple of 2, `v_columns` of 64; rows of the tile past the live ones are zeros.
+  // `tokens` is a multiple of 2, `v_columns` of 64; values of the tile past the live ones are zeros.
   void Accumulate(DType row_type, Carry carry, const KeyTile& tile, int64_t tokens,
                   int64_t v_columns, const uint32_t* p, int64_t p_stride, float* o,
                   int64_t o_stride, const float* alpha) const {
     VisitStored<A>(row_type, [&](auto stored) {
-      AccumulateStored<A, decltype(stored)>(carry, static_cast<const std::byte* const*>(tile.rows),
-                                            tokens, v_columns, p, p_stride, num_rows_, o, o_stride,
-                                            alpha);
+      AccumulateStored<A, decltype(stored)>(
+          carry, static_cast<const std::byte* const*>(tile.values), tokens, v_columns, p, p_stride,
+          num_rows_, o, o_stride, alpha);
     });
   }
 

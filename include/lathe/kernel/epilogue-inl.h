@@ -45,15 +45,16 @@ void ScaleRow(const float* HWY_RESTRICT o, float factor, int64_t v_columns,
 // Where the query of a task's row stands in its sequence.
 inline int64_t PositionOf(const AttendCall& call, const AttendTask& task, int64_t i) {
   if (!call.positions.empty()) return call.positions(task.token_begin + i);
-  return call.keys[0].seq_lens(task.seq) - task.q_len + i;
+  const int64_t length = detail::PathLength(call.causality, detail::PlaceOfQuery(call, task, 0, i));
+  return call.causality.tree_mask.empty() ? length - 1 : (std::max)(length - 1, int64_t{0});
 }
 
 // Writes out and lse of row `r` of a task. `natural` is scratch of v_columns floats.
 template <class A>
 void FinishRow(const AttendCall& call, const AttendTask& task, int64_t r, const RowState& row,
                float* natural) {
-  const int64_t i = (task.row_begin + r) / call.num_heads;
-  const int64_t head = (task.row_begin + r) % call.num_heads;
+  const int64_t i = (task.row_begin + r) / call.unit_heads;
+  const int64_t head = task.head_begin + (task.row_begin + r) % call.unit_heads;
   const int64_t token = task.token_begin + i;
   constexpr double kLn2 = 0.693147180559945309417;
   // l counts no key, or only keys of score -inf. (NaN is neither: it goes through.)

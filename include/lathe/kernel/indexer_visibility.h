@@ -18,7 +18,7 @@ LATHE_INLINE KeyRange IndexerKeys(const IndexerInputs& inputs, int64_t seq, int6
   if (!inputs.row_starts.empty()) return {inputs.row_starts(token), inputs.row_ends(token)};
   KeySet tokens;
   tokens.row_kv_lens = inputs.row_kv_lens;
-  const KeyRange seen = VisibleKeys(tokens, true, inputs.seq_lens(seq), q_len, i, token);
+  const KeyRange seen = VisibleKeys(tokens, {}, {inputs.seq_lens(seq), q_len, i, token});
   return {0, seen.end / inputs.compress_ratio};
 }
 

@@ -37,19 +37,29 @@ constexpr int kMaxKeySets = 2;
 enum class Engine : uint8_t { kFloat32, kBFloat16 };
 constexpr size_t kNumEngines = 2;
 
-// One RunMlaDecode, the same for all of its tasks.
-struct AttendCall {
-  int64_t num_heads = 0;
-  int64_t qk_dim = 0;  // D, columns of a key row
-  int64_t v_dim = 0;   // Dv, columns of the value
-  bool causal = true;
+// Columns of the rows that a call reads. Values are the first v_dim columns of key rows, unless they are rows of
+// their own.
+struct AttendShape {
+  int64_t qk_dim = 0;  // D
+  int64_t v_dim = 0;   // Dv
+  bool has_own_values = false;
+};
+
+// One RunMlaDecode or RunPrefill, the same for all of its tasks.
+struct AttendCall : AttendShape {
+  int64_t unit_heads = 0;  // heads that attend over the same keys
+  Causality causality = {};
   int64_t residual_keys = 0;  // rows with at most so many keys get back what rounding takes of P
 
   In<3> q_nope = {};  // [T, H, D], or [T, H, kv_lora_rank] with
   In<3> q_pe = {};    // [T, H, qk_rope_head_dim]
   KeySet keys[kMaxKeySets] = {};
   int num_key_sets = 1;
-  bool is_per_token = false;  // a task's rows belong to one token: some set is an index list
+  // With own values keys[0] has but a format and a window, and its rows lie here.
+  In<3> k = {};                    // [S, H / unit_heads, D]
+  In<3> v = {};                    // [S, H / unit_heads, Dv]
+  IndexView<1> kv_start_loc = {};  // [B+1]
+  bool is_per_token = false;       // a task's rows belong to one token: some set is an index list
   float scale_log2[kMaxKeySets] = {};  // softmax_scale * log2(e) * tensor scale: scores live in the
                                        // exp2 domain
   float value_scale[kMaxKeySets] = {1.0f, 1.0f};  // tensor scales
@@ -63,14 +73,19 @@ struct AttendCall {
   LsePolicy lse_policy = {};
 
   float* partials = nullptr;
+
+  LATHE_INLINE int64_t SeqLen(int set, int64_t seq) const {
+    return has_own_values ? kv_start_loc(seq + 1) - kv_start_loc(seq) : keys[set].seq_lens(seq);
+  }
 };
 
-// Rows [row_begin, row_begin + num_rows) of one sequence's q_len * H query rows (token-major: row r is
-// head r % H of query r / H) against `num_splits` consecutive key splits. A split is `split_keys` keys of
-// the ranges `keys`, one of each set, laid end to end: keys of the sequence, or entries of an index
-// list (then all rows belong to one token).
+// Rows [row_begin, row_begin + num_rows) of the q_len * unit_heads query rows of one sequence that share keys
+// (token-major: row r is head head_begin + r % unit_heads of query r / unit_heads) against `num_splits`
+// consecutive key splits. A split is `split_keys` keys of the ranges `keys`, one of each set, laid end to end:
+// keys of the sequence, or entries of an index list (then all rows belong to one token).
 struct AttendTask {
   int64_t seq = 0;
+  int64_t head_begin = 0;
   int64_t token_begin = 0;  // first query row of the sequence, in [0, T)
   int64_t q_len = 0;
   int64_t row_begin = 0;
@@ -81,7 +96,13 @@ struct AttendTask {
   int64_t num_splits = 0;
   int64_t partial = -1;  // where in AttendCall::partials to store the result, or -1: all splits are
                          // here, write out and lse
+  int64_t work = 0;      // about rows * keys
 };
+
+LATHE_INLINE QueryPlace PlaceOfQuery(const AttendCall& call, const AttendTask& task, int set,
+                                     int64_t i) {
+  return {call.SeqLen(set, task.seq), task.q_len, i, task.token_begin + i};
+}
 
 LATHE_INLINE int64_t NumKeys(const KeyRange (&keys)[kMaxKeySets]) {
   int64_t num_keys = 0;
@@ -166,7 +187,7 @@ constexpr int64_t NumPoolBlocks(int64_t head_dim) {
 
 struct KernelTable {
   bool native_bf16 = false;  // has the kBFloat16 engine
-  size_t (*attend_scratch_bytes[kNumEngines])(int64_t qk_dim, int64_t v_dim, int64_t max_rows) = {};
+  size_t (*attend_scratch_bytes[kNumEngines])(const AttendShape&, int64_t max_rows) = {};
   void (*attend[kNumEngines])(const AttendCall&, const AttendTask&, void* scratch) = {};
   void (*fold[kNumEngines])(const AttendCall&, const FoldTask&) = {};
   size_t (*indexer_scratch_bytes[kNumEngines])(int64_t num_heads, int64_t width,

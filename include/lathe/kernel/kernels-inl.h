@@ -45,6 +45,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 #include "lathe/kernel/accumulate-inl.h"
 #include "lathe/kernel/key_cursor-inl.h"
 #include "lathe/kernel/row_source-inl.h"
+#include "lathe/kernel/set_of_keys-inl.h"
 #include "lathe/kernel/engine-inl.h"
 #if HWY_TARGET == LATHE_TILE_TARGET
 #include "lathe/kernel/transpose-inl.h"
@@ -108,7 +109,7 @@ constexpr int64_t kMaxRegisterRows = 5;
 template <class Tile>
 void AttendOnTiles(const AttendCall& call, const AttendTask& task, void* scratch) {
 #if HWY_NATIVE_DOT_BF16
-  const int64_t rows = (call.is_per_token ? 1 : task.q_len) * call.num_heads;
+  const int64_t rows = (call.is_per_token ? 1 : task.q_len) * call.unit_heads;
   if (rows <= kMaxRegisterRows) {
     return Attend<RegisterEngine<BFloat16Arithmetic>>(call, task, scratch);
   }
@@ -117,11 +118,11 @@ void AttendOnTiles(const AttendCall& call, const AttendTask& task, void* scratch
 }
 
 template <class Tile>
-size_t AttendOnTilesScratchBytes(int64_t qk_dim, int64_t v_dim, int64_t max_rows) {
-  size_t bytes = AttendScratchBytes<TileEngine<Tile>>(qk_dim, v_dim, max_rows);
+size_t AttendOnTilesScratchBytes(const detail::AttendShape& shape, int64_t max_rows) {
+  size_t bytes = AttendScratchBytes<TileEngine<Tile>>(shape, max_rows);
 #if HWY_NATIVE_DOT_BF16
-  bytes = (std::max)(
-      bytes, AttendScratchBytes<RegisterEngine<BFloat16Arithmetic>>(qk_dim, v_dim, max_rows));
+  bytes =
+      (std::max)(bytes, AttendScratchBytes<RegisterEngine<BFloat16Arithmetic>>(shape, max_rows));
 #endif
   return bytes;
 }

@@ -7,6 +7,8 @@
 //   decoded    a tile of records is decoded, once for all query rows, into scratch rows of the engine's
 //              element type, padded with zero columns
 //
+// Values that are rows of their own (prefill.h) go the way of their keys.
+//
 // Where there is no P x V, rows are read in place or decoded, and a scale that a whole row shares may be
 // left out of the row: scores are multiplied by it.
 //
@@ -47,9 +49,16 @@ class RowSource {
   static int64_t PaddedWidth(int64_t qk_dim) { return RoundUp(qk_dim, kColumns); }
 
   // `scratch`: tile_keys rows of padded width, which the sources of a task's sets may share. These must agree on
-  // whether the engine sees padding.
-  RowSource(const AttendCall& call, int set, int64_t tile_keys, Element* scratch)
-      : width_(call.qk_dim), padded_(PaddedWidth(call.qk_dim)), scratch_(scratch) {
+  // whether the engine sees padding. `value_scratch`: as many for values of their own.
+  RowSource(const AttendCall& call, int set, int64_t tile_keys, Element* scratch,
+            Element* value_scratch)
+      : width_(call.qk_dim),
+        padded_(PaddedWidth(call.qk_dim)),
+        scratch_(scratch),
+        has_own_values_(call.has_own_values),
+        v_width_(call.has_own_values ? call.v_dim : 0),
+        v_padded_(PaddedWidth(v_width_)),
+        value_scratch_(value_scratch) {
     const bool has_whole_vectors = call.qk_dim % kInPlaceColumns == 0 &&
                                    call.v_dim % kColumns == 0 &&
                                    (call.num_key_sets == 1 || width_ == padded_);
@@ -93,7 +102,7 @@ class RowSource {
     return row_scale_ != nullptr ? row_scale_(tile.sides[t]) : 1.0f;
   }
 
-  // Makes tile.rows readable for P x V. The rows ahead are for the first tile of a split, which nobody has fetched.
+  // Makes tile.values readable for P x V. The rows ahead are for the first tile of a split, which nobody has fetched.
   // Zen 4, one thread, 2048 random keys of fp8_ds_mla, 16 heads: 398 ns a key without prefetching, 270 with the next
   // tile's rows alone, 244 with both.
   void Load(KeyTile& tile, const KeyTile& next) const {
@@ -102,7 +111,18 @@ class RowSource {
       tile.Prefetch(t + kRowsAhead);
       next.Prefetch(t);
       tile.rows[t] = Decode(tile.rows[t], tile.sides[t], t);
+      if (!has_own_values_) continue;
+      next.PrefetchValue(t);
+      Element* value = value_scratch_ + t * v_padded_;
+      decode_(tile.own_values[t], nullptr, v_width_, reinterpret_cast<std::byte*>(value));
+      tile.own_values[t] = reinterpret_cast<const std::byte*>(value);
     }
+  }
+
+  // While keys [t, t + n) are scored: the next tile's values, which no score reads.
+  LATHE_INLINE void FetchValues(const KeyTile& next, int64_t t, int64_t n) const {
+    if (!has_own_values_ || !values_in_place_) return;
+    for (int64_t i = 0; i < n; ++i) next.PrefetchValue(t + i);
   }
 
   // Rows [t, t + n) of a loaded tile as the score kernel reads them; `to` has room for n.
@@ -123,6 +143,7 @@ class RowSource {
     if (values_in_place_) return;
     for (int64_t t = 0; t < tile_keys; ++t) {
       for (int64_t c = width_; c < padded_; ++c) scratch_[t * padded_ + c] = Element{};
+      for (int64_t c = v_width_; c < v_padded_; ++c) value_scratch_[t * v_padded_ + c] = Element{};
     }
   }
 
@@ -135,6 +156,10 @@ class RowSource {
   int64_t width_;
   int64_t padded_;
   Element* scratch_;
+  bool has_own_values_ = false;
+  int64_t v_width_ = 0;  // of own values
+  int64_t v_padded_ = 0;
+  Element* value_scratch_ = nullptr;
   bool values_in_place_ = false;
   bool keys_in_place_ = false;
   DType value_type_ = kDTypeOf<Element>;

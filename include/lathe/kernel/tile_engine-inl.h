@@ -90,6 +90,7 @@ class TileEngine {
                                                                      : 1;
       TileRun keys[kKeyTiles];
       for (int64_t i = 0; i < num_tiles; ++i) keys[i] = KeyRun(tile.rows + t + i * kTileRows, i);
+      source.FetchValues(next, t, num_tiles * kTileRows);
       ScoreKeys(keys, num_tiles, s + t * s_stride, s_stride);
       t += num_tiles * kTileRows;
     }
@@ -102,7 +103,7 @@ class TileEngine {
     const int64_t steps = (tokens + kTileElements - 1) / kTileElements;
     TransposeWeights(p, p_stride, tokens / 2, steps);
     for (int64_t column = 0; column < v_columns; column += kSliceColumns) {
-      InterleaveValues(tile.rows, column, steps);
+      InterleaveValues(tile.values, column, steps);
       for (int64_t row_tile = 0; row_tile < row_tiles_; row_tile += 2) {
         const int64_t num_tiles = row_tile + 1 < row_tiles_ ? 2 : 1;
         float* to = o + row_tile * kTileRows * o_stride + column;

@@ -15,6 +15,7 @@
 #include "lathe/cache/formats.h"
 #include "lathe/merge_states.h"
 #include "lathe/mla_decode.h"
+#include "lathe/prefill.h"
 #include "lathe/ref/elements.h"
 #include "lathe/ref/row_transform_ref.h"
 
@@ -47,27 +48,48 @@ struct AttentionResult {
   std::vector<double> lse;
 };
 
+// Positions of the tokens that query i of the q_len of a sequence sees, itself included: its path.
+inline std::vector<int64_t> PathOf(bool causal, const View<const uint64_t, 2>& tree_mask,
+                                   int64_t seq_len, int64_t q_len, int64_t i, int64_t token) {
+  std::vector<int64_t> path;
+  for (int64_t position = 0; position < seq_len; ++position) {
+    const int64_t j = position - (seq_len - q_len);  // which query, if not below 0
+    bool is_seen = !causal || j <= i;
+    if (!tree_mask.empty() && j >= 0) {
+      const int64_t word = token * tree_mask.stride[0] + j / 64 * tree_mask.stride[1];
+      is_seen = (tree_mask.data[word] >> j % 64) % 2 != 0;
+    }
+    if (is_seen) path.push_back(position);
+  }
+  return path;
+}
+
 // The keys that query row `token` (query i of the q_len of sequence b) sees, decoded, in order.
 inline std::vector<std::vector<double>> VisibleRows(const MlaShape& shape,
                                                     const MlaDecodeOptions& options,
+                                                    const View<const uint64_t, 2>& tree_mask,
                                                     const KeySet& keys, int64_t b, int64_t q_len,
                                                     int64_t i, int64_t token) {
   const int64_t width = shape.kv_lora_rank + shape.qk_rope_head_dim;
   const int64_t block_size = keys.cache.block_size;
   const bool is_physical = keys.has_indices() && keys.index_space == IndexSpace::kPhysical;
 
-  // Keys [first, last) by length, causality and window (bottom-right, a window counts the query's own). Key j
-  // is there for a query at `position` when its last token, (j + 1) * ratio - 1, is.
-  int64_t first = 0, last = 0;
+  // Which are there, by length, causality and tree: key j of a set that stands for tokens j * ratio .. (j + 1) * ratio - 1
+  // when the path has so many.
+  std::vector<int64_t> seen;
   if (!is_physical) {
     const int64_t seq_len = keys.seq_lens(b), ratio = keys.compress_ratio;
-    const int64_t position = options.causal ? seq_len - q_len + i : seq_len - 1;
-    const auto is_there = [ratio](int64_t j, int64_t at) { return (j + 1) * ratio - 1 <= at; };
-    while (is_there(last, keys.row_kv_lens.empty() ? position : seq_len - 1) &&
-           (keys.row_kv_lens.empty() || last < keys.row_kv_lens(token))) {
-      ++last;
+    const std::vector<int64_t> path = PathOf(options.causal, tree_mask, seq_len, q_len, i, token);
+    if (!keys.row_kv_lens.empty()) {
+      for (int64_t j = 0; j < keys.row_kv_lens(token) && (j + 1) * ratio <= seq_len; ++j) {
+        seen.push_back(j);
+      }
+    } else if (ratio == 1) {
+      seen = path;
+    } else {
+      const auto length = static_cast<int64_t>(path.size());
+      for (int64_t j = 0; (j + 1) * ratio <= length; ++j) seen.push_back(j);
     }
-    while (last - first > keys.window) ++first;
   }
   const auto row_at = [&](int64_t key) {
     const int64_t page = key / block_size;
@@ -77,7 +99,10 @@ inline std::vector<std::vector<double>> VisibleRows(const MlaShape& shape,
 
   std::vector<std::vector<double>> rows;
   if (!keys.has_indices()) {
-    for (int64_t position = first; position < last; ++position) rows.push_back(row_at(position));
+    const auto count = static_cast<int64_t>(seen.size());
+    for (int64_t k = keys.window < count ? count - keys.window : 0; k < count; ++k) {
+      rows.push_back(row_at(seen[static_cast<size_t>(k)]));
+    }
     return rows;
   }
   const int64_t count = keys.topk_length.empty() ? keys.indices.extent[1] : keys.topk_length(token);
@@ -87,31 +112,32 @@ inline std::vector<std::vector<double>> VisibleRows(const MlaShape& shape,
       if (index < 0 || index >= keys.cache.num_blocks * block_size) continue;
       rows.push_back(DecodeRow(keys.cache, index / block_size, index % block_size, width));
     } else {
-      if (index < 0 || index >= last) continue;
+      if (!std::binary_search(seen.begin(), seen.end(), index)) continue;
       rows.push_back(row_at(index));
     }
   }
   return rows;
 }
 
-// One row: softmax over scale * <q, row>, value = first v_dim columns, sink on the output only.
-inline void AttendRow(const std::vector<double>& q, const std::vector<std::vector<double>>& rows,
-                      double scale, size_t v_dim, const double* sink, double* out, double* lse) {
-  std::vector<double> score(rows.size());
+// One row: softmax over scale * <q, key>, the first v_dim columns of each value, sink on the output only.
+inline void AttendRow(const std::vector<double>& q, const std::vector<std::vector<double>>& keys,
+                      const std::vector<std::vector<double>>& values, double scale, size_t v_dim,
+                      const double* sink, double* out, double* lse) {
+  std::vector<double> score(keys.size());
   double max = -kInf;
-  for (size_t j = 0; j < rows.size(); ++j) {
+  for (size_t j = 0; j < keys.size(); ++j) {
     double dot = 0.0;
-    for (size_t c = 0; c < q.size(); ++c) dot += q[c] * rows[j][c];
+    for (size_t c = 0; c < q.size(); ++c) dot += q[c] * keys[j][c];
     score[j] = scale * dot;
     if (score[j] > max) max = score[j];
   }
   for (size_t c = 0; c < v_dim; ++c) out[c] = 0.0;
   *lse = -kInf;
   double sum = 0.0;
-  for (size_t j = 0; j < rows.size(); ++j) {
+  for (size_t j = 0; j < keys.size(); ++j) {
     const double weight = std::exp(score[j] - (max == -kInf ? 0.0 : max));
     sum += weight;
-    for (size_t c = 0; c < v_dim; ++c) out[c] += weight * rows[j][c];
+    for (size_t c = 0; c < v_dim; ++c) out[c] += weight * values[j][c];
   }
   if (sum == 0.0) {
     for (size_t c = 0; c < v_dim; ++c) out[c] = 0.0;
@@ -138,10 +164,11 @@ inline AttentionResult MlaDecode(const MlaShape& shape, const MlaDecodeOptions& 
     const int64_t begin = is_ragged ? args.query_start_loc(b) : b;
     const int64_t end = is_ragged ? args.query_start_loc(b + 1) : b + 1;
     for (int64_t token = begin; token < end; ++token) {
-      auto rows = VisibleRows(shape, options, args.keys, b, end - begin, token - begin, token);
+      auto rows = VisibleRows(shape, options, args.tree_mask, args.keys, b, end - begin,
+                              token - begin, token);
       if (args.extra_keys.is_given()) {
-        const auto extra =
-            VisibleRows(shape, options, args.extra_keys, b, end - begin, token - begin, token);
+        const auto extra = VisibleRows(shape, options, args.tree_mask, args.extra_keys, b,
+                                       end - begin, token - begin, token);
         rows.insert(rows.end(), extra.begin(), extra.end());
       }
       for (int64_t head = 0; head < num_heads; ++head) {
@@ -158,15 +185,62 @@ inline AttentionResult MlaDecode(const MlaShape& shape, const MlaDecodeOptions& 
         double sink = 0.0;
         if (!args.attn_sink.empty()) sink = args.attn_sink.data[head * args.attn_sink.stride[0]];
         const auto at = static_cast<size_t>(token * num_heads + head);
-        AttendRow(q, rows, options.softmax_scale, static_cast<size_t>(v_dim),
+        AttendRow(q, rows, rows, options.softmax_scale, static_cast<size_t>(v_dim),
                   args.attn_sink.empty() ? nullptr : &sink,
                   &result.out[at * static_cast<size_t>(v_dim)], &result.lse[at]);
         if (!args.out_rope.is_given() || rows.empty()) continue;
-        const int64_t position =
-            args.positions.empty() ? args.keys.seq_lens(b) - (end - token) : args.positions(token);
+        int64_t position = 0;
+        if (!args.positions.empty()) {
+          position = args.positions(token);
+        } else if (args.tree_mask.empty()) {
+          position = args.keys.seq_lens(b) - (end - token);
+        } else {
+          const auto path = PathOf(true, args.tree_mask, args.keys.seq_lens(b), end - begin,
+                                   token - begin, token);
+          position = path.empty() ? 0 : static_cast<int64_t>(path.size()) - 1;
+        }
         const auto first = result.out.begin() + static_cast<ptrdiff_t>(at) * v_dim;
         const auto rotated = RopeRow(args.out_rope, position, {first, first + v_dim});
         std::copy(rotated.begin(), rotated.end(), first);
+      }
+    }
+  }
+  return result;
+}
+
+// Reference of RunPrefill: same arguments, results in double. Trusts its arguments.
+inline AttentionResult Prefill(const PrefillShape& shape, const PrefillOptions& options,
+                               const PrefillArgs& args) {
+  const int64_t num_tokens = args.out.extent[0], num_heads = shape.num_heads;
+  const auto v_dim = static_cast<size_t>(shape.v_head_dim);
+  const auto row_of = [](const In<3>& tensor, int64_t row, int64_t head) {
+    std::vector<double> values;
+    for (int64_t c = 0; c < tensor.extent[2]; ++c) values.push_back(At(tensor, row, head, c));
+    return values;
+  };
+  AttentionResult result;
+  result.out.resize(static_cast<size_t>(num_tokens * num_heads) * v_dim);
+  result.lse.resize(static_cast<size_t>(num_tokens * num_heads));
+  for (int64_t b = 0; b + 1 < args.query_start_loc.extent[0]; ++b) {
+    const int64_t begin = args.query_start_loc(b), q_len = args.query_start_loc(b + 1) - begin;
+    const int64_t kv_begin = args.kv_start_loc(b);
+    const int64_t kv_len = args.kv_start_loc(b + 1) - kv_begin;
+    for (int64_t i = 0; i < q_len; ++i) {
+      const int64_t last = options.causal ? kv_len - q_len + i : kv_len - 1;
+      for (int64_t head = 0; head < num_heads; ++head) {
+        const int64_t kv_head = head / (num_heads / shape.kv_heads());
+        std::vector<std::vector<double>> keys, values;
+        for (int64_t j = 0; j <= last; ++j) {
+          if (last - j >= options.window) continue;
+          keys.push_back(row_of(args.k, kv_begin + j, kv_head));
+          values.push_back(row_of(args.v, kv_begin + j, kv_head));
+        }
+        double sink = 0.0;
+        if (!args.attn_sink.empty()) sink = args.attn_sink.data[head * args.attn_sink.stride[0]];
+        const auto at = static_cast<size_t>((begin + i) * num_heads + head);
+        AttendRow(row_of(args.q, begin + i, head), keys, values, options.softmax_scale, v_dim,
+                  args.attn_sink.empty() ? nullptr : &sink, &result.out[at * v_dim],
+                  &result.lse[at]);
       }
     }
   }
