@@ -42,7 +42,7 @@ class LatheConan(ConanFile):
     def generate(self):
         toolchain = CMakeToolchain(self)
         toolchain.cache_variables["LATHE_BUILD_DISPATCH"] = not self.options.header_only
-        for part in ("TESTS", "BENCHMARKS", "EXAMPLES", "TOOLS"):
+        for part in ("TESTS", "BENCHMARKS", "EXAMPLES", "TOOLS", "C_LIBRARY"):
             toolchain.cache_variables[f"LATHE_BUILD_{part}"] = False
         toolchain.cache_variables["LATHE_WERROR"] = False
         toolchain.generate()
