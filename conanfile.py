@@ -17,18 +17,14 @@ class LatheConan(ConanFile):
     topics = ("attention", "mla", "llm", "inference", "simd")
     package_type = "static-library"
     settings = "os", "arch", "compiler", "build_type"
-    options = {"fPIC": [True, False], "header_only": [True, False]}
-    default_options = {"fPIC": True, "header_only": False}
+    options = {"header_only": [True, False]}
+    default_options = {"header_only": False}
     exports_sources = "CMakeLists.txt", "cmake/*", "include/*", "src/*", "LICENSE"
     no_copy_source = True
 
     def set_version(self):
         text = load(self, os.path.join(self.recipe_folder, "include", "lathe", "version.h"))
         self.version = ".".join(re.findall(r"^#define LATHE_VERSION_[A-Z]+ ([0-9]+)$", text, re.MULTILINE))
-
-    def configure(self):
-        if self.options.header_only:
-            self.options.rm_safe("fPIC")
 
     def layout(self):
         cmake_layout(self)
@@ -46,7 +42,7 @@ class LatheConan(ConanFile):
     def generate(self):
         toolchain = CMakeToolchain(self)
         toolchain.cache_variables["LATHE_BUILD_DISPATCH"] = not self.options.header_only
-        for part in ("TESTS", "BENCHMARKS", "EXAMPLES", "TOOLS"):
+        for part in ("TESTS", "BENCHMARKS", "EXAMPLES", "TOOLS", "C_LIBRARY"):
             toolchain.cache_variables[f"LATHE_BUILD_{part}"] = False
         toolchain.cache_variables["LATHE_WERROR"] = False
         toolchain.generate()

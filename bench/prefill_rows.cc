@@ -247,8 +247,8 @@ void RegisterCase(Harness& harness, const Case& c) {
                           c.tokens == 512 && c.heads == 16 &&
                           c.format.format == CacheFormat::kLatentBFloat16;
   if (!harness.Wants(by_default)) return;
-  if (c.bytes() > static_cast<int64_t>(harness.memory_budget())) return harness.SkipForMemory();
-  harness.Register(c.Name(), [c, &harness](benchmark::State& state) { RunRow(state, c, harness); });
+  harness.RegisterLarge(c.Name(), c.bytes(),
+                        [c, &harness](benchmark::State& state) { RunRow(state, c, harness); });
 }
 
 }  // namespace

@@ -6,6 +6,8 @@ add_library(lathe::c ALIAS lathe_c)
 set_target_properties(
   lathe_c PROPERTIES EXPORT_NAME c CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
                      VERSION ${PROJECT_VERSION}
+                     # Finds a Highway that is not the system's also after it is installed.
+                     INSTALL_RPATH_USE_LINK_PATH ON
                      # Like the package's version: minor versions differ until 1.0.
                      SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 target_include_directories(

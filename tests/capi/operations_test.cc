@@ -40,8 +40,7 @@ TEST_CASE("latent writes through C give the bytes of C++", "[capi]") {
   write_case.pe_width = 16;
   write_case.slots = {7, -1, 2};
   WriteProblem problem(write_case);
-  TransformTables tables(SomeTransform(), 64);
-  tables.transform.norm.eps = 0.5f;
+  const TransformTables tables(SomeTransform(), 64);
   const std::vector<int64_t> positions = {3, 99, 10};
   if (is_transformed) {
     problem.args.transform = tables.transform;
@@ -304,6 +303,7 @@ TEST_CASE("query preparation through C gives the bits of C++", "[capi]") {
   QueryCase query_case;
   query_case.transform = SomeTransform();
   QueryProblem problem(query_case);
+  problem.args.transform.norm.eps = 0.5f;
   if (asks_for_codes) problem.AskForCodes();
   problem.GiveWeights();
   problem.options.target = target;

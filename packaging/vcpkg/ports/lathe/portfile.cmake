@@ -17,6 +17,7 @@ vcpkg_cmake_configure(
           -DLATHE_BUILD_BENCHMARKS=OFF
           -DLATHE_BUILD_EXAMPLES=OFF
           -DLATHE_BUILD_TOOLS=OFF
+          -DLATHE_BUILD_C_LIBRARY=OFF
           -DLATHE_FETCH_DEPS=OFF
           -DLATHE_WERROR=OFF
           "-DLATHE_INSTALL_CMAKEDIR=share/${PORT}"

@@ -5,11 +5,6 @@ import subprocess
 from types import SimpleNamespace
 
 
-class Options(SimpleNamespace):
-    def rm_safe(self, name):
-        self.__dict__.pop(name, None)
-
-
 class Info(SimpleNamespace):
     cleared = False
 
@@ -42,7 +37,7 @@ class ConanFile:
         self.recipe_folder = recipe_folder
         for name, value in option_values.items():
             assert value in self.options[name], (name, value)
-        self.options = Options(**{**self.default_options, **option_values})
+        self.options = SimpleNamespace(**{**self.default_options, **option_values})
         self.info = Info(options=self.options)
         self.cpp_info = CppInfo()
         self.requirements_seen = []
