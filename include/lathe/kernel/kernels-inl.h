@@ -31,6 +31,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 #include "lathe/kernel/latent_gather-inl.h"
 #include "lathe/kernel/merge-inl.h"
 #include "lathe/kernel/exp2-inl.h"
+#include "lathe/kernel/four_words-inl.h"
 #include "lathe/kernel/arithmetic-inl.h"
 #include "lathe/kernel/score-inl.h"
 #include "lathe/kernel/softmax-inl.h"
