@@ -60,6 +60,15 @@ double ReadProbe::BytesPerSecond(Team& team) {
                         [&](size_t ith) { return ReadChunk(ith, team.size()); });
 }
 
+MemoryProbe::MemoryProbe(Team& team, size_t bytes)
+    : memory_(bytes), read_(memory_.data(), memory_.size()) {
+  team.Run([&](size_t ith) {
+    const size_t begin = memory_.size() * ith / team.size();
+    const size_t end = memory_.size() * (ith + 1) / team.size();
+    std::memset(memory_.data() + begin, 1, end - begin);
+  });
+}
+
 CopyProbe::CopyProbe(size_t bytes) : from_(bytes), to_(bytes) {
   std::memset(from_.data(), 1, bytes);
   std::memset(to_.data(), 1, bytes);

@@ -40,6 +40,18 @@ class ReadProbe {
   std::vector<Part> parts_;
 };
 
+// Reads memory of its own, which all threads of `team` have written: untouched memory would be one page of
+// zeros, and first touch decides which memory controller a page belongs to.
+class MemoryProbe {
+ public:
+  MemoryProbe(Team& team, size_t bytes);
+  ReadProbe& read() { return read_; }
+
+ private:
+  HugeBuffer memory_;
+  ReadProbe read_;
+};
+
 // Copies `bytes` from one buffer to another, each thread a part of its own.
 class CopyProbe {
  public:

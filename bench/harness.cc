@@ -3,21 +3,13 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 
 #include "bench/comparators/comparator.h"
-#include "lathe/version.h"
 
 namespace lathe::bench {
 namespace {
 
 constexpr size_t kMaxMemoryBudget = size_t{8} << 30;
-
-#if defined(__clang__)
-constexpr const char* kCompiler = __VERSION__;
-#else
-constexpr const char* kCompiler = "GCC " __VERSION__;
-#endif
 
 std::string Giga(double rate) {
   char text[32];
@@ -56,18 +48,9 @@ Team& Harness::team(size_t threads) {
 
 ReadProbe& Harness::dram() {
   if (dram_ == nullptr) {
-    dram_buffer_ = HugeBuffer(4 * machine_.all_llc_bytes);
-    // Written by all threads: untouched memory would be one page of zeros, and first touch decides
-    // which memory controller a page belongs to.
-    Team& all = team(all_threads());
-    all.Run([&](size_t ith) {
-      const size_t begin = dram_buffer_.size() * ith / all.size();
-      const size_t end = dram_buffer_.size() * (ith + 1) / all.size();
-      std::memset(dram_buffer_.data() + begin, 1, end - begin);
-    });
-    dram_ = std::make_unique<ReadProbe>(dram_buffer_.data(), dram_buffer_.size());
+    dram_ = std::make_unique<MemoryProbe>(team(all_threads()), 4 * machine_.all_llc_bytes);
   }
-  return *dram_;
+  return dram_->read();
 }
 
 void Harness::ReportSkipped() const {
@@ -81,10 +64,8 @@ std::vector<std::pair<std::string, std::string>> Harness::Context() {
   const auto add = [&](const std::string& key, const std::string& value) {
     if (!value.empty()) context.emplace_back(key, value);
   };
-  add("lathe_version", std::to_string(LATHE_VERSION_MAJOR) + "." +
-                           std::to_string(LATHE_VERSION_MINOR) + "." +
-                           std::to_string(LATHE_VERSION_PATCH));
-  add("compiler", kCompiler);
+  add("lathe_version", LatheVersion());
+  add("compiler", CompilerName());
   add("cpu", machine_.cpu);
   add("microcode", machine_.microcode);
   add("governor", machine_.governor);

@@ -92,8 +92,16 @@ class Harness {
   }
   bool failed() const { return failed_; }
 
-  // Rows left out, said once at the end of registration.
-  void SkipForMemory() { ++skipped_for_memory_; }
+  // The same for rows that hold `bytes` of caches, unless there is too little memory for that.
+  template <class F>
+  void RegisterLarge(const std::string& name, int64_t bytes, F body) {
+    if (bytes > static_cast<int64_t>(memory_budget_)) {
+      ++skipped_for_memory_;
+    } else {
+      Register(name, body);
+    }
+  }
+  // Says how many rows were left out.
   void ReportSkipped() const;
 
   // Machine, version, targets and ceilings, for the context of reports. A tenth of a second.
@@ -109,14 +117,20 @@ class Harness {
   std::vector<TargetInfo> targets_;
   std::vector<size_t> thread_counts_;
   std::map<size_t, std::unique_ptr<Team>> teams_;
-  HugeBuffer dram_buffer_;
-  std::unique_ptr<ReadProbe> dram_;
+  std::unique_ptr<MemoryProbe> dram_;
 };
 
 void RegisterMlaDecode(Harness& harness);
 void RegisterLatentWrite(Harness& harness);
 void RegisterLatentGather(Harness& harness);
+void RegisterIndexer(Harness& harness);
 void RegisterMergeStates(Harness& harness);
+void RegisterPrefill(Harness& harness);
+void RegisterQueryPrep(Harness& harness);
+void RegisterTopk(Harness& harness);
+void RegisterCompressor(Harness& harness);
+void RegisterSparseMla(Harness& harness);
+void RegisterSlidingWindow(Harness& harness);
 
 }  // namespace lathe::bench
 

@@ -30,7 +30,7 @@ LayeredCache::LayeredCache(const CacheSpec& spec, Harness& harness)
     : spec_(spec),
       blocks_per_seq_(Blocks(spec.keys)),
       layer_bytes_(spec.layer_bytes()),
-      memory_(static_cast<size_t>(spec.layers * layer_bytes_)),
+      memory_(static_cast<size_t>(spec.bytes())),
       block_table_(static_cast<size_t>(spec.batch * blocks_per_seq_)),
       seq_lens_(static_cast<size_t>(spec.batch), static_cast<int32_t>(spec.keys)) {
   std::iota(block_table_.begin(), block_table_.end(), 0);
@@ -62,33 +62,44 @@ void LayeredCache::Write(Harness& harness) {
   }
 }
 
+PagedCache LayeredCache::Pages(int64_t layer) const {
+  return {Layer(layer), spec_.format.format, spec_.batch * blocks_per_seq_,
+          kBlockSize,   PageBytes(),         spec_.record_bytes()};
+}
+
 KeySet LayeredCache::Keys(int64_t layer) const {
   KeySet keys;
-  keys.cache = {Layer(layer), spec_.format.format, spec_.batch * blocks_per_seq_,
-                kBlockSize,   PageBytes(),         spec_.record_bytes()};
-  keys.block_table = Packed(block_table_.data(), spec_.batch, blocks_per_seq_);
+  keys.cache = Pages(layer);
+  keys.block_table = block_table();
   keys.seq_lens = Packed(seq_lens_.data(), spec_.batch);
   return keys;
 }
 
-const ref::AttentionResult& LayeredCache::Reference() {
-  if (reference_.out.empty()) reference_ = Reference(spec_.keys);
+const ref::AttentionResult& LayeredCache::Reference(const DecodeCall& call) {
+  if (reference_.out.empty()) reference_ = Reference(call, spec_.keys);
   return reference_;
 }
 
-ref::AttentionResult LayeredCache::Reference(int64_t keys) const {
-  const int64_t d = spec_.head_dim;
-  Tensor<3> q(spec_.format.activations, {1, kCheckedHeads, d});
-  for (int64_t i = 0; i < kCheckedHeads; ++i) q.Fill(CheckedQuery(i), i * d, (i + 1) * d);
+ref::AttentionResult LayeredCache::Reference(const DecodeCall& call, int64_t keys) const {
   MlaDecodeArgs args;
-  args.q = Input(q.View());
-  args.out.extent[0] = 1;
   args.keys = Keys(0);
   const auto seq_len = static_cast<int32_t>(keys);
-  const int64_t last = spec_.batch - 1;
-  args.keys.block_table = Packed(block_table_.data() + last * blocks_per_seq_, 1, blocks_per_seq_);
   args.keys.seq_lens = Packed(&seq_len, 1);
-  return ref::MlaDecode(spec_.shape(kCheckedHeads), OptionsOf(Target::kAuto), args);
+  return CheckedReference(call, args);
+}
+
+int64_t ColdLayers(int64_t layer_bytes, const Machine& machine) {
+  const auto enough = static_cast<int64_t>(4 * machine.all_llc_bytes);
+  return layer_bytes >= enough ? 1 : enough / layer_bytes + 2;
+}
+
+LayeredCache& Provide(const CacheSlot& slot, const CacheSpec& spec, Harness& harness) {
+  std::unique_ptr<LayeredCache>& cache = *slot;
+  if (cache == nullptr || !(cache->spec() == spec)) {
+    cache = nullptr;  // before the next one is allocated
+    cache = std::make_unique<LayeredCache>(spec, harness);
+  }
+  return *cache;
 }
 
 }  // namespace lathe::bench

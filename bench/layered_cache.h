@@ -6,9 +6,11 @@
 #define LATHE_BENCH_LAYERED_CACHE_H_
 
 #include <cstdint>
+#include <memory>
 #include <tuple>
 #include <vector>
 
+#include "bench/decode_check.h"
 #include "bench/harness.h"
 #include "bench/huge_buffer.h"
 #include "bench/tensor.h"
@@ -24,7 +26,6 @@ constexpr int64_t kBlockSize = 64;
 constexpr int64_t kKvLoraRank = 512;
 constexpr int64_t kRopeDim = 64;
 constexpr int64_t kHeadDim = kKvLoraRank + kRopeDim;
-constexpr int64_t kCheckedHeads = 2;
 
 // The row width of a format, DeepSeek's where it has any.
 inline int64_t WidthOf(CacheFormat format) {
@@ -49,6 +50,7 @@ struct CacheSpec {
   int64_t record_bytes() const;  // of the first part of a page
   int64_t token_bytes() const;   // of all parts
   int64_t layer_bytes() const;
+  int64_t bytes() const { return layers * layer_bytes(); }
 };
 
 MlaDecodeOptions OptionsOf(Target target);
@@ -59,17 +61,21 @@ class LayeredCache {
   LayeredCache(const CacheSpec& spec, Harness& harness);
 
   const CacheSpec& spec() const { return spec_; }
+  // All keys of a layer; layers past the last begin again.
   KeySet Keys(int64_t layer) const;
-  const std::byte* Layer(int64_t layer) const { return memory_.data() + layer * layer_bytes_; }
+  PagedCache Pages(int64_t layer) const;
+  IndexView<2> block_table() const {
+    return Packed(block_table_.data(), spec_.batch, blocks_per_seq_);
+  }
+  const std::byte* Layer(int64_t layer) const {
+    return memory_.data() + layer % spec_.layers * layer_bytes_;
+  }
   int64_t layer_bytes() const { return layer_bytes_; }
 
-  // The reference for the last sequence's keys in layer 0 and the queries of CheckedQuery(). In
-  // double over all keys, seconds for long ones; computed once, for every row that uses this cache.
-  const ref::AttentionResult& Reference();
-  // The same, if the sequence had its first `keys` keys only. Computed each time.
-  ref::AttentionResult Reference(int64_t keys) const;
-  // Of head `i` in [0, kCheckedHeads).
-  static Random CheckedQuery(int64_t i) { return Random(1000, static_cast<uint64_t>(i)); }
+  // The reference of CheckedReference() for layer 0; computed once, for every row that uses this cache.
+  const ref::AttentionResult& Reference(const DecodeCall& call);
+  // The same, if the sequences had their first `keys` keys only. Computed each time.
+  ref::AttentionResult Reference(const DecodeCall& call, int64_t keys) const;
 
  private:
   void Write(Harness& harness);
@@ -83,6 +89,15 @@ class LayeredCache {
   std::vector<int32_t> seq_lens_;
   ref::AttentionResult reference_;
 };
+
+// Of layers of `layer_bytes` enough that a call finds nothing of its own left from the last time around.
+int64_t ColdLayers(int64_t layer_bytes, const Machine& machine);
+
+// The cache of the last row, kept because the next one often wants the same.
+using CacheSlot = std::shared_ptr<std::unique_ptr<LayeredCache>>;
+inline CacheSlot MakeCacheSlot() { return std::make_shared<std::unique_ptr<LayeredCache>>(); }
+
+LayeredCache& Provide(const CacheSlot& slot, const CacheSpec& spec, Harness& harness);
 
 }  // namespace lathe::bench
 

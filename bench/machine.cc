@@ -10,6 +10,8 @@
 #include <set>
 #include <thread>
 
+#include "lathe/version.h"
+
 namespace lathe::bench {
 namespace {
 
@@ -94,6 +96,19 @@ Machine DescribeMachine() {
                          static_cast<size_t>(std::max(0L, sysconf(_SC_PAGESIZE)));
   FindLastLevelCaches(machine);
   return machine;
+}
+
+const char* CompilerName() {
+#if defined(__clang__)
+  return __VERSION__;
+#else
+  return "GCC " __VERSION__;
+#endif
+}
+
+std::string LatheVersion() {
+  return std::to_string(LATHE_VERSION_MAJOR) + "." + std::to_string(LATHE_VERSION_MINOR) + "." +
+         std::to_string(LATHE_VERSION_PATCH);
 }
 
 }  // namespace lathe::bench

@@ -20,6 +20,10 @@ struct Machine {
 
 Machine DescribeMachine();
 
+// "GCC 12.2.0", the compiler of this program; "0.1.0", lathe's version.
+const char* CompilerName();
+std::string LatheVersion();
+
 }  // namespace lathe::bench
 
 #endif  // LATHE_BENCH_MACHINE_H_

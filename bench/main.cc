@@ -6,9 +6,17 @@
 // Rows are named
 //
 //   MlaDecode/heads:H/keys:S/batch:B/format:F/target:T/threads:N/cache:warm|cold[/q_len:Q][/dims:D-Dv]
+//   SparseMla/heads:H/keys:K/context:L/batch:B/format:F/target:T/threads:N/cache:warm|cold[/precision:bf16]
+//   V4Decode/model:flash|pro/layer:window|ratio4|ratio128/context:L/batch:B/format:F/target:T/threads:N
 //   LatentWrite/tokens:N/from:F/to:G/target:T/threads:N
 //   LatentGather/tokens:N/from:F/to:G/target:T/threads:N
+//   IndexerLogits/rows:R/keys:S/heads:H/format:F/target:T/threads:N
+//   IndexerTopk/k:K/rows:R/keys:S/heads:H/format:F/target:T/threads:N
 //   MergeStates/parts:P/tokens:T/heads:H/format:F/target:T/threads:N
+//   Prefill/way:W/tokens:T/context:C/heads:H/format:F/target:T/threads:N
+//   QueryPrep/kind:K/tokens:T/target:T/threads:N
+//   Topk/rows:R/columns:L/k:K/target:T/threads:N
+//   Compressor/kind:K/seqs:B/tokens:N/from:F/target:T/threads:N
 //
 // LATHE_TARGET=NAME in the environment keeps one target. LATHE_BENCH_COMPARATORS=0 leaves out what
 // decode is compared with (rows of the best target are); ONEDNN_MAX_CPU_ISA and OPENBLAS_CORETYPE
@@ -73,7 +81,14 @@ int Main(int argc, char** argv) {
   RegisterMlaDecode(harness);
   RegisterLatentWrite(harness);
   RegisterLatentGather(harness);
+  RegisterIndexer(harness);
   RegisterMergeStates(harness);
+  RegisterPrefill(harness);
+  RegisterQueryPrep(harness);
+  RegisterTopk(harness);
+  RegisterCompressor(harness);
+  RegisterSparseMla(harness);
+  RegisterSlidingWindow(harness);
 
   TableReporter table;
   if (!is_list) {

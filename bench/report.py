@@ -2,16 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns the JSON of lathe_bench into tables and plots.
 
-  bench/report.py FILE.json
+  bench/report.py FILE.json [FOLDER]
 
-Prints a table for each operation and writes SVG plots beside the file. A plot whose rows are missing is
-left out."""
+Prints a table for each operation and one for the models that people run, and writes SVG plots into FOLDER, or
+beside the file. A plot whose rows are missing is left out."""
 
 import json
 import pathlib
 import statistics
 import sys
-from xml.sax.saxutils import escape
+
+import models
+import roofline
+from svg import COLOURS, Series, draw_chart, linear, logarithmic
 
 # ------------------------------------------------------------------------------------------- rows
 
@@ -57,12 +60,30 @@ COUNTERS = [  # counter, title, format, factor
     ("of_read_ceiling", "% read", "{:.1f}", 100),
     ("of_memcpy", "% memcpy", "{:.1f}", 100),
     ("tokens/s", "tokens/s", "{:.0f}", 1),
+    ("vs_dense", "vs dense", "{:.2f}x", 1),
     ("vs_onednn", "vs onednn", "{:.2f}x", 1),
     ("vs_openblas", "vs openblas", "{:.2f}x", 1),
     ("vs_scalar", "vs scalar", "{:.1f}x", 1),
+    ("vs_nth_element", "vs nth_element", "{:.1f}x", 1),
+    ("vs_vqselect", "vs VQSelect", "{:.1f}x", 1),
 ]
-FIELD_ORDER = ["target", "format", "from", "to", "parts", "tokens", "batch", "keys",
-               "threads", "cache", "dims", "q_len", "heads"]
+FIELD_ORDER = ["target", "model", "layer", "format", "precision", "from", "to", "parts", "tokens", "batch",
+               "context", "keys", "rows", "columns", "k", "threads", "cache", "dims", "q_len", "heads"]
+
+
+def print_lines(lines):
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    for line in lines:
+        print("  ".join(cell.rjust(width) for cell, width in zip(line, widths)).rstrip())
+
+
+def print_models(rows, target):
+    found = models.summary(rows, target)
+    if found is None:
+        return
+    threads, lines = found
+    print(f"\nA decode step of one layer, target {target}, {threads} threads, caches in memory")
+    print_lines([models.TITLE] + [[str(cell) for cell in line] for line in lines])
 
 
 def print_table(operation, rows, target_rank):
@@ -88,104 +109,13 @@ def print_table(operation, rows, target_rank):
                 cell, is_doubtful = "!" + cell, True
             line.append(cell)
         lines.append(line)
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     print(f"\n{operation}")
-    for line in lines:
-        print("  ".join(cell.rjust(width) for cell, width in zip(line, widths)).rstrip())
+    print_lines(lines)
     if is_doubtful:
         print("! above the ceiling: its probes were disturbed, measure again on a quiet machine")
 
 
 # ------------------------------------------------------------------------------------------- plots
-
-COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#555555"]
-INK, MUTED, GRID = "#1f2328", "#59636e", "#e3e6ea"
-PANEL_WIDTH, PANEL_HEIGHT = 360, 250
-LEFT, TOP, GAP, LEGEND_ROW = 64, 96, 64, 20
-
-
-class Series:
-    def __init__(self, label, points, colour, dashed=False):
-        self.label, self.points, self.colour, self.dashed = label, points, colour, dashed
-
-
-def nice_step(limit):
-    """The smallest step of 1, 2 or 5 times a power of ten that gives at most six steps."""
-    power = 10.0 ** -3
-    while True:
-        for factor in (1, 2, 5):
-            if limit / (factor * power) <= 6:
-                return factor * power
-        power *= 10
-
-
-def text(x, y, content, size=12, colour=INK, anchor="start", extra=""):
-    return (f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{colour}" text-anchor="{anchor}" {extra}>'
-            f"{escape(str(content))}</text>")
-
-
-def segment(x1, y1, x2, y2, colour, width=1.0, extra=""):
-    return (f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}" '
-            f'stroke-width="{width}" {extra}/>')
-
-
-def draw_panel(x0, title, series, x_label, y_label, y_max, y_unit):
-    """Axes and lines; places on the x axis are evenly spaced, whatever their values."""
-    places = sorted({x for s in series for x, _ in s.points})
-    step = nice_step(y_max)
-    bottom = TOP + PANEL_HEIGHT
-
-    def px(x):
-        return x0 + PANEL_WIDTH * (places.index(x) + 0.5) / len(places)
-
-    def py(y):
-        return bottom - PANEL_HEIGHT * y / y_max
-
-    out = [text(x0, TOP - 14, title, 13, INK, extra='font-weight="600"')]
-    for i in range(int(y_max / step + 1e-9) + 1):
-        y = py(i * step)
-        out.append(segment(x0, y, x0 + PANEL_WIDTH, y, MUTED if i == 0 else GRID))
-        out.append(text(x0 - 8, y + 4, f"{i * step:g}{y_unit}", 11, MUTED, "end"))
-    for x in places:
-        out.append(segment(px(x), bottom, px(x), bottom + 4, MUTED))
-        out.append(text(px(x), bottom + 18, x, 11, MUTED, "middle"))
-    middle = TOP + PANEL_HEIGHT / 2
-    out.append(text(x0 + PANEL_WIDTH / 2, bottom + 38, x_label, 12, INK, "middle"))
-    out.append(text(x0 - 48, middle, y_label, 12, INK, "middle",
-                    f'transform="rotate(-90 {x0 - 48:.1f} {middle:.1f})"'))
-    for s in series:
-        path = " ".join(f"{px(x):.1f},{py(y):.1f}" for x, y in sorted(s.points))
-        dash = ' stroke-dasharray="5 4"' if s.dashed else ""
-        out.append(f'<polyline points="{path}" fill="none" stroke="{s.colour}" stroke-width="2"{dash}/>')
-        for x, y in s.points:
-            fill = "#ffffff" if s.dashed else s.colour
-            out.append(f'<circle cx="{px(x):.1f}" cy="{py(y):.1f}" r="3.5" fill="{fill}" stroke="{s.colour}" '
-                       f'stroke-width="1.5"><title>{escape(s.label)}, {x}: {y:.3g}{y_unit}</title></circle>')
-    return out
-
-
-def draw_chart(path, title, subtitle, panels, x_label, y_label, y_max, y_unit=""):
-    """panels: [(title, [Series])], side by side, with one legend below for all."""
-    legend = {s.label: s for _, series in panels for s in series}
-    width = LEFT + len(panels) * (PANEL_WIDTH + GAP) - GAP + 24
-    per_row = max(1, (width - LEFT) // 190)
-    rows = (len(legend) + per_row - 1) // per_row
-    height = TOP + PANEL_HEIGHT + 64 + rows * LEGEND_ROW
-    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-           f'viewBox="0 0 {width} {height}" font-family="system-ui, Helvetica, Arial, sans-serif">',
-           f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
-           text(LEFT - 48, 30, title, 17, INK, extra='font-weight="600"'),
-           text(LEFT - 48, 50, subtitle, 12, MUTED)]
-    for i, (panel_title, series) in enumerate(panels):
-        out += draw_panel(LEFT + i * (PANEL_WIDTH + GAP), panel_title, series, x_label, y_label, y_max, y_unit)
-    for i, s in enumerate(legend.values()):
-        x = LEFT + i % per_row * 190
-        y = TOP + PANEL_HEIGHT + 62 + i // per_row * LEGEND_ROW
-        dash = 'stroke-dasharray="5 4"' if s.dashed else ""
-        out.append(segment(x, y - 4, x + 24, y - 4, s.colour, 2, dash))
-        out.append(text(x + 32, y, s.label, 12))
-    path.write_text("\n".join(out + ["</svg>"]) + "\n", encoding="utf-8")
-    print(f"wrote {path}")
 
 
 def select(rows, **wanted):
@@ -216,7 +146,7 @@ def plot_against_heads(path, rows, target, cpu, counter, title, threads=1):
         return
     y_max = max([100.0] + [y for _, series in panels for s in series for _, y in s.points])
     draw_chart(path, title, f"target {target}, batch 1, {threads} thread, {cpu}", panels, "heads", "of the ceiling",
-               y_max, "%")
+               linear(y_max), "%")
 
 
 def plot_comparators(path, rows, target, cpu, threads=1):
@@ -240,7 +170,7 @@ def plot_comparators(path, rows, target, cpu, threads=1):
         y_max = max(y for _, series in panels for s in series for _, y in s.points)
         draw_chart(path, "MlaDecode: time of a composition over ours",
                    f"target {target}, batch 1, {threads} thread, {cpu}", panels, "heads", "their time over ours",
-                   y_max * 1.05, "x")
+                   linear(y_max * 1.05), "x")
 
 
 def plot_speedup(path, rows, target, cpu):
@@ -264,14 +194,34 @@ def plot_speedup(path, rows, target, cpu):
     if panels:
         y_max = max(y for _, series in panels for s in series for _, y in s.points)
         draw_chart(path, "MlaDecode: speed-up by threads", f"target {target}, batch 1, {keys} keys, cold, {cpu}",
-                   panels, "threads", "times one thread", y_max * 1.05)
+                   panels, "threads", "times one thread", linear(y_max * 1.05))
+
+
+def plot_latency(path, rows, target, cpu, threads):
+    """One panel for each format, one line for each number of heads: time against context, cold, batch 1."""
+    chosen = select(rows, target=target, threads=threads, batch=1, cache="cold")
+    colours = dict(zip(values_of(chosen, "heads"), COLOURS))
+    panels = []
+    for form in values_of(chosen, "format"):
+        series = []
+        for heads, colour in colours.items():
+            points = [(r[1]["keys"], r[2]["median_ms"]) for r in select(chosen, format=form, heads=heads)]
+            if len(points) > 1:
+                series.append(Series(f"{heads} heads", points, colour))
+        if series:
+            panels.append((form, series))
+    if panels:
+        times = [y for _, series in panels for s in series for _, y in s.points]
+        draw_chart(path, "MlaDecode: time of one layer against context",
+                   f"target {target}, batch 1, cold, {threads} threads, {cpu}", panels, "keys", "ms", logarithmic(times))
 
 
 def main(argv):
-    if len(argv) != 2 or argv[1].startswith("-"):
+    if len(argv) not in (2, 3) or argv[1].startswith("-"):
         print(__doc__)
         return 2
     file = pathlib.Path(argv[1])
+    folder = pathlib.Path(argv[2]) if len(argv) == 3 else file.parent
     report = json.loads(file.read_text(encoding="utf-8"))
     context = report.get("context", {})
     cpu = f"{context.get('cpu', 'unknown CPU')}, {context.get('cores', '?')} cores"
@@ -290,16 +240,22 @@ def main(argv):
     for operation in dict.fromkeys(row[0] for row in rows):
         print_table(operation, [r for r in rows if r[0] == operation], rank)
 
-    measured = [r[1].get("target") for r in rows if r[0] == "MlaDecode"]
+    measured = [r[1]["target"] for r in rows if "target" in r[1]]
     best = min(measured, key=lambda name: rank.get(name, len(rank)), default=None)
-    print()
     if best is not None:
-        plot_against_heads(file.parent / "mla_decode_of_flop_ceiling.svg", rows, best, cpu, "of_flop_ceiling",
+        print_models(rows, best)
+    print()
+    if select(rows, target=best):
+        threads = values_of(select(rows, target=best), "threads")[-1]
+        plot_against_heads(folder / "mla_decode_of_flop_ceiling.svg", rows, best, cpu, "of_flop_ceiling",
                            "MlaDecode: fraction of the arithmetic ceiling")
-        plot_against_heads(file.parent / "mla_decode_of_read_ceiling.svg", rows, best, cpu, "of_read_ceiling",
+        plot_against_heads(folder / "mla_decode_of_read_ceiling.svg", rows, best, cpu, "of_read_ceiling",
                            "MlaDecode: fraction of the streaming-read ceiling")
-        plot_comparators(file.parent / "mla_decode_comparators.svg", rows, best, cpu)
-        plot_speedup(file.parent / "mla_decode_threads.svg", rows, best, cpu)
+        plot_comparators(folder / "mla_decode_comparators.svg", rows, best, cpu)
+        plot_speedup(folder / "mla_decode_threads.svg", rows, best, cpu)
+        plot_latency(folder / "mla_decode_latency.svg", rows, best, cpu, threads)
+        roofline.plot(folder / "mla_decode_roofline.svg", select(rows, target=best, threads=threads, cache="cold"),
+                      context, best, threads, cpu)
     return 0
 
 

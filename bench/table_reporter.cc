@@ -24,9 +24,12 @@ constexpr Column kColumns[] = {
     {"%flop", "of_flop_ceiling", "%.1f", 100.0},
     {"%read", "of_read_ceiling", "%.1f", 100.0},
     {"%memcpy", "of_memcpy", "%.1f", 100.0},
+    {"dense", "vs_dense", "x%.2f", 1.0},
     {"onednn", "vs_onednn", "x%.2f", 1.0},
     {"openblas", "vs_openblas", "x%.2f", 1.0},
     {"scalar", "vs_scalar", "x%.1f", 1.0},
+    {"nth_el.", "vs_nth_element", "x%.1f", 1.0},
+    {"vqselect", "vs_vqselect", "x%.1f", 1.0},
 };
 constexpr int kColumnWidth = 9;
 

@@ -22,8 +22,8 @@ constexpr int kLongSamples = 3;
 using Call = std::function<void()>;
 
 // Libraries' idle threads go on spinning for up to 20 ms, which nobody else should pay for.
-void LetLibraryThreadsSleep(const Comparator& comparator, const Team& team) {
-  if (comparator.is_on_team() || team.size() == 1) return;
+void LetLibraryThreadsSleep(bool is_on_team, const Team& team) {
+  if (is_on_team || team.size() == 1) return;
   std::this_thread::sleep_for(std::chrono::milliseconds(30));
 }
 
@@ -51,7 +51,7 @@ Fastest FindFastest(const Contender& contender, Team& team,
     const Call call = [&] { theirs(*made); };
     double seconds = TimeCalls(call, 1);
     if (seconds < kLongSeconds) seconds = Sample(team, made->is_on_team(), call, seconds);
-    LetLibraryThreadsSleep(*made, team);
+    LetLibraryThreadsSleep(made->is_on_team(), team);
     if (fastest.comparator == nullptr || seconds < fastest.seconds) {
       fastest = {std::move(made), seconds};
     }
@@ -60,6 +60,21 @@ Fastest FindFastest(const Contender& contender, Team& team,
 }
 
 }  // namespace
+
+void TakeTurns(benchmark::State& state, Team& team, double seconds, const Call& ours,
+               const Opponent& opponent) {
+  std::vector<double> times, ratios;
+  const int samples = opponent.seconds + seconds > kLongSeconds ? kLongSamples : kSamples;
+  for (int i = 0; i < samples; ++i) {
+    const double own = Sample(team, true, ours, seconds);
+    times.push_back(opponent.scale *
+                    Sample(team, opponent.is_on_team, opponent.run, opponent.seconds));
+    ratios.push_back(times.back() / own);
+    LetLibraryThreadsSleep(opponent.is_on_team, team);
+  }
+  state.counters["vs_" + opponent.name] = Median(ratios);
+  state.counters[opponent.name + "_ms"] = Median(times) * 1e3;
+}
 
 void MeasureVersus(benchmark::State& state, const DecodeTask& task, Team& team, double seconds,
                    const std::function<void()>& ours,
@@ -70,20 +85,12 @@ void MeasureVersus(benchmark::State& state, const DecodeTask& task, Team& team, 
     const Fastest fastest = FindFastest(contender, team, theirs, check);
     if (fastest.comparator == nullptr) continue;
     Comparator& comparator = *fastest.comparator;
-    const Call call = [&] { theirs(comparator); };
-    const double whole = static_cast<double>(task.keys) / static_cast<double>(comparator.keys());
-    std::vector<double> times, ratios;
-    const int samples = fastest.seconds + seconds > kLongSeconds ? kLongSamples : kSamples;
-    for (int i = 0; i < samples; ++i) {
-      const double own = Sample(team, true, ours, seconds);
-      times.push_back(whole * Sample(team, comparator.is_on_team(), call, fastest.seconds));
-      ratios.push_back(times.back() / own);
-      LetLibraryThreadsSleep(comparator, team);
-    }
-    const std::string name = contender.name;
-    state.counters["vs_" + name] = Median(ratios);
-    state.counters[name + "_ms"] = Median(times) * 1e3;
-    label += (label.empty() ? "" : "; ") + name + ": " + comparator.Describe();
+    TakeTurns(
+        state, team, seconds, ours,
+        {contender.name, [&] { theirs(comparator); }, fastest.seconds, comparator.is_on_team(),
+         static_cast<double>(task.keys) / static_cast<double>(comparator.keys())});
+    label +=
+        (label.empty() ? "" : "; ") + std::string(contender.name) + ": " + comparator.Describe();
   }
   state.SetLabel(label);
 }

@@ -15,7 +15,16 @@ if(LATHE_BUILD_DISPATCH)
   set(version_options)
 endif()
 
-install(TARGETS ${targets} EXPORT lathe ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+if(LATHE_BUILD_C_LIBRARY)
+  list(APPEND targets lathe_c)
+  list(APPEND pc_files lathe-c)
+endif()
+
+install(TARGETS ${targets} EXPORT lathe ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+        LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+if(LATHE_BUILD_TOOLS)
+  install(TARGETS lathe_info RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+endif()
 install(EXPORT lathe NAMESPACE lathe:: FILE lathe-targets.cmake
         DESTINATION "${LATHE_INSTALL_CMAKEDIR}")
 

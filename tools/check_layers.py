@@ -18,33 +18,35 @@ MAY_INCLUDE = {
     "cache, target section": {"base", "cache", "arch", "hwy"},
     "ref": {"base", "op", "cache", "ref"},
     "easy": {"base", "op"},
+    "capi": {"base", "op", "capi"},
     "arch": {"base"},
     "kernel": {"base", "op", "cache", "arch", "kernel", "hwy"},
     "dispatch": {"base", "op", "cache", "arch", "kernel", "dispatch", "hwy"},
     "entry": {"base", "op", "cache", "arch", "kernel", "dispatch", "hwy"},
-    "example": {"base", "op", "easy", "ref", "cache", "entry"},
+    "example": {"base", "op", "easy", "ref", "cache", "capi", "entry", "hwy"},
 }
 # Headers directly in include/lathe/ that are not operations.
-ENTRY = {"impl.h": "entry", "static.h": "entry", "easy.h": "easy", "version.h": "base"}
+ENTRY = {"impl.h": "entry", "static.h": "entry", "easy.h": "easy", "version.h": "base", "capi.h": "capi",
+         "capi_impl.h": "capi"}
 
 # The light layers stay light: includable anywhere in half a second, without an allocation.
 HEAVY = r"(iostream|fstream|sstream|string|vector|map|unordered_map|functional|thread|mutex|future|regex)"
-LIGHT = {"base", "op", "cache"}
+LIGHT = {"base", "op", "cache", "capi"}
 
 FORBIDDEN = [  # layers, pattern over code without comments and strings, rule
-    ({"base", "op", "cache", "arch", "kernel", "dispatch", "entry"}, r"\bthrow\b",
+    ({"base", "op", "cache", "arch", "kernel", "dispatch", "capi", "entry"}, r"\bthrow\b",
      "errors are Status, nothing throws"),
-    ({"base", "op", "cache", "arch", "kernel", "dispatch", "entry"},
+    ({"base", "op", "cache", "arch", "kernel", "dispatch", "capi", "entry"},
      r"\b(abort|exit|terminate|assert)\s*\(", "the library never ends the process"),
-    ({"base", "op", "cache", "kernel", "dispatch", "entry"}, r"\b(secure_)?getenv\s*\(",
+    ({"base", "op", "cache", "kernel", "dispatch", "capi", "entry"}, r"\b(secure_)?getenv\s*\(",
      "the environment is read by tests, benchmarks and examples only"),
-    ({"base", "op", "cache", "arch", "kernel", "dispatch", "entry"},
+    ({"base", "op", "cache", "arch", "kernel", "dispatch", "capi", "entry"},
      r"\bnew\s+[A-Za-z_:]|\b(malloc|calloc|realloc|aligned_alloc)\s*\(|\bstd::(vector|string)\b",
      "memory comes from the caller"),
-    ({"op", "cache", "arch", "kernel", "dispatch", "entry"}, r"\bstd::(thread|async)\b|#\s*pragma omp",
+    ({"op", "cache", "arch", "kernel", "dispatch", "capi", "entry"}, r"\bstd::(thread|async)\b|#\s*pragma omp",
      "the library makes no thread"),
     ({"kernel"}, r"\bExecutor\b|\bStatus\b", "kernels neither schedule nor validate"),
-    ({"op", "base"}, r"\bHWY_\w+", "no Highway here"),
+    ({"op", "base", "capi"}, r"\bHWY_\w+", "no Highway here"),
     (set(MAY_INCLUDE) - {"example"}, r"\busing\s+namespace\b", "no using namespace in a header"),
     (set(MAY_INCLUDE) - {"example", "entry", "dispatch"}, r"\bnamespace\s*\{",
      "no anonymous namespace in a header"),
@@ -55,7 +57,7 @@ LONG = set()  # headers that may be longer; each is a debt
 
 SPDX = "SPDX-License-Identifier: Apache-2.0"
 SOURCE_DIRS = ("include", "src", "tests", "bench", "examples", "cmake", "tools", "packaging", ".ci")
-SOURCE_NAMES = re.compile(r"(\.(h|cc|def|py|sh|cmake|cmake\.in)|CMakeLists\.txt|/run|^dev)$")
+SOURCE_NAMES = re.compile(r"(\.(h|c|cc|def|py|sh|cmake|cmake\.in)|CMakeLists\.txt|/run|^dev)$")
 
 
 def layer_of(name):
@@ -137,7 +139,7 @@ def check(path):
             yield 0, f"unknown layer {layer}"
         elif layer is not None:
             yield from check_code(path, layer, text)
-    elif path.startswith("examples/") and path.endswith((".h", ".cc")):
+    elif path.startswith("examples/") and path.endswith((".h", ".c", ".cc")):
         yield from check_code(path, "example", text)
 
 

@@ -6,6 +6,7 @@
 
 #include "lathe/base/executor.h"
 #include "lathe/base/keys.h"
+#include "lathe/base/row_transform.h"
 #include "lathe/base/status.h"
 #include "lathe/base/target.h"
 #include "lathe/base/view.h"
@@ -15,14 +16,20 @@ namespace lathe {
 // N = slot_mapping.extent[0] keys are written; k may have more rows, which are not read.
 //
 //   k             [>=N, width] float32, float16 or bfloat16, innermost stride 1; normalised and
-//                 rotated
+//                 rotated, unless the transform does it
 //   slot_mapping  [N] block * block_size + offset; negative: the key is not written
 //   cache         kIndexerFp8 or kIndexerMxfp4 (width 128), or any other format of the width;
 //                 kLatentFloat32, kLatentFloat16 and kLatentBFloat16 hold plain keys of any width
+//   transform     optional (row_transform.h), of each key. DeepSeek-V3.2: LayerNorm, rope of the first 64
+//                 columns, Hadamard matrix
+//   positions     [>=N] of the keys, below P of transform.rope; looked at with a rope, where slots
+//                 are not negative
 struct IndexerWriteArgs {
   In<2> k = {};
   IndexView<1> slot_mapping = {};
   MutablePagedCache cache = {};
+  RowTransform transform = {};
+  IndexView<1> positions = {};
 };
 
 struct IndexerWriteOptions {

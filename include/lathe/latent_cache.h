@@ -10,6 +10,7 @@
 
 #include "lathe/base/executor.h"
 #include "lathe/base/keys.h"
+#include "lathe/base/row_transform.h"
 #include "lathe/base/status.h"
 #include "lathe/base/target.h"
 #include "lathe/base/view.h"
@@ -24,11 +25,19 @@ namespace lathe {
 //   slot_mapping  [N] block * block_size + offset; negative: the token is not written. Two tokens with one
 //                 slot leave one of the two records there, whole if they are written by one worker.
 //   cache         any format; its record width is kv_lora_rank + qk_rope_head_dim
+//   transform     optional (row_transform.h): what becomes of a row before it is written. With k_pe, the
+//                 norm acts on kv_c, the rope on k_pe and rounding on both (DeepSeek-V2 and V3: kv_c before
+//                 its RMSNorm, k_pe before rotation); a Hadamard matrix is refused then. Without k_pe all of
+//                 it acts on the whole row of kv_c (DeepSeek-V4: RMSNorm of 512 columns, rope of the last 64)
+//   positions     [>=N] of the tokens, below P of transform.rope; looked at with a rope, where slots
+//                 are not negative
 struct LatentWriteArgs {
   In<2> kv_c = {};
   In<2> k_pe = {};
   IndexView<1> slot_mapping = {};
   MutablePagedCache cache = {};
+  RowTransform transform = {};
+  IndexView<1> positions = {};
 };
 
 struct LatentWriteOptions {
@@ -44,10 +53,12 @@ struct LatentWriteOptions {
 // touched, and flush-to-zero changes nothing. O(N * width); no workspace. NaN stays NaN. Beyond the
 // largest code values saturate, infinities too; in formats with scales of tiles an infinity counts as the
 // largest float, so the rest of its tile becomes small. e2m1 has no NaN: a tile with a NaN or an
-// infinity becomes NaN as a whole.
+// infinity becomes NaN as a whole. Transformed rows are those of PrepareQueries (query_prep.h) in float32, of
+// the same bits; they are equal on one target, for any number of workers, and close on different ones.
 // Refuses, before anything is written: null data, strides smaller than a row, misaligned data, fewer
-// source rows than slots, slots >= num_blocks * block_size, a width that the format does not have, a
-// cache.scale that is not finite and above 0 where it counts, a cache that overlaps a source.
+// source rows than slots, a transform that does not fit (query_prep.h), rows above kMaxTransformWidth with
+// one, slots >= num_blocks * block_size, a width that the format does not have, a
+// cache.scale that is not finite and above 0 where it counts, a cache that overlaps what is read.
 Status WriteLatentCache(const LatentWriteArgs& args, const LatentWriteOptions& options = {},
                         const Executor& executor = {}) noexcept;
 

@@ -6,7 +6,7 @@
 //   out[t,h,:] = sum_j softmax_j(softmax_scale * <q[t,h,:], row_j>) * row_j[0 : kv_lora_rank]
 //   lse[t,h]   = log sum_j exp(softmax_scale * <q[t,h,:], row_j>)
 //
-// j runs over the keys that KeySet gives row t. Usage, per step and per layer:
+// j runs over the keys that one or two KeySets give row t: dense, windowed, compressed or listed. Usage, per step and per layer:
 //
 //   MlaDecodeSizes(shape, options, limits, &sizes)                  once, at start-up
 //   PlanMlaDecode(shape, options, args, workers, memory, &plan)     once per step; all layers share it
@@ -21,6 +21,8 @@
 #include "lathe/base/executor.h"
 #include "lathe/base/keys.h"
 #include "lathe/base/lse.h"
+#include "lathe/base/precision.h"
+#include "lathe/base/rope.h"
 #include "lathe/base/status.h"
 #include "lathe/base/target.h"
 #include "lathe/base/view.h"
@@ -39,21 +41,6 @@ struct MlaShape {
   constexpr int64_t head_dim() const noexcept { return kv_lora_rank + qk_rope_head_dim; }
 };
 
-enum class Precision : uint8_t {
-  // bf16 products (float32 sums) where the query is bfloat16 and all values of the cache's format are, else
-  // float32: for float32 and float16 caches, and for kFp8DsMla, whose keys are products with any float.
-  // Weights are rounded to bfloat16; rows with up to 1024 keys, where errors do not average out, add what
-  // that loses in a second pass. Errors stay below 8e-4 or 2.01/128 relative, unless a handful of many
-  // keys carries all the weight (docs/numerics.md).
-  kAuto,
-  // bf16 products for every cache but float32 and float16: a query of another type and the keys of
-  // kFp8DsMla (exact where its scales are powers of two) are rounded once, and weights are rounded at
-  // every length. The fastest.
-  kBFloat16,
-  // float32 products on every target.
-  kFloat32,
-};
-
 // May not change between Plan and Run.
 struct MlaDecodeOptions {
   // Multiplies <q, row>. Required, > 0: no default can be derived from the row's width (DeepSeek's comes
@@ -65,6 +52,9 @@ struct MlaDecodeOptions {
   // Keys a partial result covers at least, > 0. Together with a sequence's length it decides where the
   // sums are cut, so it decides the last bits of a result; threads and batch do not.
   int64_t split_tokens = 1024;
+  // With kAuto weights are rounded to bfloat16, but rows with up to 1024 keys, where errors do not average
+  // out, add what that loses in a second pass: errors stay below 8e-4 or 2.01/128 relative, unless a
+  // handful of many keys carries all the weight (docs/numerics.md). kBFloat16 rounds at every length.
   Precision precision = Precision::kAuto;
   LsePolicy lse = {};
   // The engine's target; kAuto takes the best. A target that cannot run is refused by Plan.
@@ -80,8 +70,29 @@ struct MlaDecodeOptions {
 //   query_start_loc  [B+1] rows of sequence b are [query_start_loc[b], query_start_loc[b+1]); not
 //                    given: T must be B, one row per sequence
 //   keys             the key set
+//   extra_keys       a second one, of a cache of any other format and page size, under the same softmax:
+//                    compressed entries beside a window (sliding_window.h), a second list (sparse_mla.h).
+//                    Not given: its cache.block_size is 0. Where either set is an index list, both are
+//                    resolved for each query row apart
 //   attn_sink        [H] optional: a virtual key of that logit (not scaled) and value zero. Multiplies
 //                    out by 1 / (1 + exp(sink - lse)); lse itself stays without it
+//   out_rope         optional rotation of every row of out at its query's position, before it is rounded: the
+//                    inverse rope of DeepSeek-V4, whose values are rotated keys
+//   positions        [T] optional: of the queries, for out_rope alone. Not given: query i of a sequence stands
+//                    at keys.seq_lens[b] - q_len + i, or with tree_mask at the end of its path
+//   tree_mask        [T, ceil(q_len / 64)] optional, for queries that are a tree of drafted tokens (speculative
+//                    decoding) in the order in which they lie in the cache: bit j % 64 of word j / 64 of a query's row
+//                    is set where it sees the key of query j of its sequence, at position seq_lens[b] - q_len + j; a
+//                    query that sees its own key says so. All keys in front of the queries are seen. q_len: the
+//                    largest of the batch; bits past a sequence's own q_len are ignored. It takes the place of the
+//                    causal count, so options.causal must be true; a mask of ones up to the diagonal gives the causal
+//                    bits. A row's path are the tokens that it sees, in order; its position is their number - 1. Then
+//                      window          the last `window` tokens of the path
+//                      compress_ratio  above 1 (V4): the path's length / compress_ratio keys. Entries that drafted
+//                                      tokens complete differ between paths: limit them by row_kv_lens, or leave them
+//                                      to the caller's choice
+//                      indices         logical entries that the mask hides are skipped as well
+//                      row_kv_lens     takes the place of the mask, too
 //   out              [T, H, kv_lora_rank] float32, float16 or bfloat16, innermost stride 1; written whole
 //   lse              [T, H] optional
 //
@@ -92,7 +103,11 @@ struct MlaDecodeArgs {
   In<3> q_pe = {};
   IndexView<1> query_start_loc = {};
   KeySet keys = {};
+  KeySet extra_keys = {};
   View<const float, 1> attn_sink = {};
+  Rope out_rope = {};
+  IndexView<1> positions = {};
+  View<const uint64_t, 2> tree_mask = {};
   Out<3> out = {};
   View<float, 2> lse = {};
 };
@@ -101,7 +116,7 @@ struct MlaDecodeArgs {
 struct MlaDecodeLimits {
   int64_t max_num_seqs = 0;
   int64_t max_num_tokens = 0;  // query rows over the whole batch
-  int64_t max_seq_len = 0;     // keys, or entries of an index list
+  int64_t max_seq_len = 0;     // keys, or entries of an index list; of both key sets together
   size_t num_workers = 1;
 };
 

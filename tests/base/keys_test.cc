@@ -66,7 +66,7 @@ TEST_CASE("a key set has indices when a list is given, also one of no entries", 
   keys.indices = Packed(entries, 0, 2);
   REQUIRE(keys.has_indices());
   REQUIRE(keys.index_space == IndexSpace::kLogical);
-  REQUIRE(keys.window == 0);
+  REQUIRE(keys.window == kNoWindow);
 }
 
 TEST_CASE("format numbers are stable, unknown ones have no record", "[keys]") {

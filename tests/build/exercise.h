@@ -126,11 +126,29 @@ bool ExerciseOn(lathe::Target target) {
          Near(merged, problem.expected, 1e-5, "merged");
 }
 
+// The best two of five.
+bool ExerciseTopk(lathe::Target target) {
+  const float scores[5] = {1, 4, 2, 4, 3};
+  int32_t indices[2] = {};
+  lathe::TopkArgs args;
+  args.logits = lathe::Packed(scores, 1, 5);
+  args.indices = lathe::Packed(indices, 1, 2);
+  lathe::TopkOptions options;
+  options.k = 2;
+  options.target = target;
+  const size_t bytes = ops::TopkWorkspaceBytes({5, 2, 1});
+  const lathe::Buffer workspace{std::malloc(bytes), bytes};
+  const bool ok =
+      Ok(ops::Topk(args, options, workspace), "Topk") && indices[0] == 1 && indices[1] == 3;
+  std::free(workspace.data);
+  return ok;
+}
+
 // Whether all targets that can run pass, and there is one.
 [[maybe_unused]] bool Exercise() {
   int passed = 0, failed = 0;
   for (const lathe::TargetInfo& info : ops::Targets()) {
-    const bool ok = info.runnable && ExerciseOn(info.target);
+    const bool ok = info.runnable && ExerciseOn(info.target) && ExerciseTopk(info.target);
     std::printf("%-10s %s%s\n", info.name, info.runnable ? (ok ? "ok" : "FAILED") : "- ",
                 info.reason);
     passed += ok;

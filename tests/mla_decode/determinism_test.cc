@@ -75,7 +75,7 @@ TEMPLATE_TEST_CASE("any number of workers gives the same bits", "[mla_decode]", 
   MlaProblem<TestType> problem({{20, 512, 64}, {1500, 0, 129, 64, 1, 700}, {1, 1, 7, 2, 1, 3}, 16});
   const Guarded<float> sinks(std::vector<float>(20, 7.0f));
   problem.args.attn_sink = Packed(sinks.data(), 20);
-  problem.args.keys.window = GENERATE(0, 600);
+  problem.args.keys.window = GENERATE(kNoWindow, int64_t{600});
   problem.options.target = target;
   problem.options.split_tokens = split_tokens;
   problem.Run();

@@ -63,7 +63,7 @@ TEST_CASE("keys in front of every window are not read", "[mla_decode]") {
 
 TEMPLATE_TEST_CASE("per-row key counts are clamped to the sequence", "[mla_decode]", float, float16,
                    bfloat16) {
-  const int64_t window = GENERATE(0, 70);
+  const int64_t window = GENERATE(kNoWindow, int64_t{70});
   CAPTURE(window);
   MlaProblem<TestType> problem({{5, 512, 64}, {300, 129, 0, 64}, {6, 4, 1, 2}, 61});
   const Guarded<int32_t> counts(

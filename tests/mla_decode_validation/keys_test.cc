@@ -90,8 +90,8 @@ TEST_CASE("a decode refuses wrong block tables and lengths", "[mla_decode][valid
        [](Call& c) { c.args.query_start_loc.data = Shifted(c.query_start_loc.data(), 1); }},
       {"invalid argument: query_start_loc.stride[0] is -1, must be at least 0",
        [](Call& c) { c.args.query_start_loc.stride[0] = -1; }},
-      {"invalid argument: keys.window is -1, must be at least 0",
-       [](Call& c) { c.args.keys.window = -1; }},
+      {"invalid argument: keys.window is 0, must be at least 1",
+       [](Call& c) { c.args.keys.window = 0; }},
       {"invalid argument: keys.index_space is 9, must be a known IndexSpace",
        [](Call& c) { c.args.keys.index_space = static_cast<IndexSpace>(9); }},
   });

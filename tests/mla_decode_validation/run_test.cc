@@ -44,7 +44,8 @@ TEST_CASE("a run refuses a plan made for another batch", "[mla_decode][validatio
 
 TEST_CASE("a run refuses a plan made for other lengths", "[mla_decode][validation]") {
   constexpr const char* kStale =
-      "stale plan: plan must be made for these lengths, window, page and list sizes";
+      "stale plan: plan must be made for these lengths, positions, windows, masks, page and list "
+      "sizes";
   const auto with_list = [](Call& c) {
     c.GiveList();
     c.GiveRowLengths();

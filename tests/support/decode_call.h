@@ -43,13 +43,17 @@ struct DecodeCall {
   Guarded<int32_t> row_kv_lens{std::vector<int32_t>{2, 3, 4}};
   Guarded<int32_t> indices{std::vector<int32_t>{2, -1, 0, 3, 1, 99}};
   Guarded<int32_t> topk_length{std::vector<int32_t>{2, 0, 1}};
+  Guarded<float> extra_cache{3 * 1 * 6};
+  Guarded<int32_t> extra_block_table{std::vector<int32_t>{2, 77777, 0, 1}};
+  Guarded<float> angles{8 * 2};
+  Guarded<int32_t> positions{std::vector<int32_t>{2, 3, 7}};
   Guarded<std::byte> plan_memory{1 << 14}, workspace{1 << 17};
   Buffer plan_buffer{plan_memory.data(), plan_memory.size()};
   Buffer workspace_buffer{workspace.data(), workspace.size()};
   const MlaDecodePlan* plan = nullptr;
 
   DecodeCall() {
-    for (Guarded<float>* tensor : {&q, &q_nope, &q_pe, &cache, &sink}) {
+    for (Guarded<float>* tensor : {&q, &q_nope, &q_pe, &cache, &sink, &extra_cache, &angles}) {
       for (float& x : *tensor) x = 0.5f;
     }
     options.softmax_scale = 0.5f;
@@ -75,6 +79,19 @@ struct DecodeCall {
     args.keys.indices = Packed(indices.data(), 3, 2);
     args.keys.topk_length = Packed(topk_length.data(), 3);
   }
+  // Entries of 2 tokens each in 3 pages of one, beside a window of 2.
+  void GiveExtra() {
+    args.keys.window = 2;
+    args.extra_keys =
+        CompressedKeys(LatentPages(static_cast<const float*>(extra_cache.data()), 3, 1, 6),
+                       Packed(extra_block_table.data(), 2, 2), args.keys.seq_lens, 2);
+  }
+  // Angles of positions below 8 for the last 4 columns of out.
+  void GiveRope() {
+    args.out_rope.cos = Packed(angles.data(), 8, 2);
+    args.out_rope.sin = Packed(angles.data(), 8, 2);
+  }
+  void GivePositions() { args.positions = Packed(positions.data(), 3); }
   std::byte* out_bytes() { return reinterpret_cast<std::byte*>(out.data()); }
 
   Status Plan() { return PlanMlaDecode(shape, options, args, num_workers, plan_buffer, &plan); }
@@ -98,7 +115,8 @@ struct DecodeCall {
     };
     add(q, q_nope, q_pe, cache, sink, out, lse, query_start_loc, seq_lens, block_table,
         row_kv_lens);
-    add(indices, topk_length, plan_memory, workspace);
+    add(indices, topk_length, extra_cache, extra_block_table, angles, positions);
+    add(plan_memory, workspace);
     return bytes;
   }
 };

@@ -145,6 +145,11 @@ class MlaProblem {
     if (args.keys.has_indices()) {
       limits.max_seq_len = std::max(limits.max_seq_len, args.keys.indices.extent[1]);
     }
+    if (args.extra_keys.has_indices()) {
+      limits.max_seq_len += args.extra_keys.indices.extent[1];
+    } else if (args.extra_keys.is_given()) {
+      limits.max_seq_len += limits.max_seq_len / args.extra_keys.compress_ratio;
+    }
     limits.num_workers = num_workers;
     return limits;
   }
@@ -190,7 +195,14 @@ class MlaProblem {
 
   // bf16 products are expected exactly where SEMANTICS says they are used.
   Bounds bounds() const {
-    const BFloat16Rows rows = BFloat16RowsOf(args.keys.cache.format);
+    BFloat16Rows rows = BFloat16RowsOf(args.keys.cache.format);
+    if (args.extra_keys.is_given()) {
+      const BFloat16Rows extra = BFloat16RowsOf(args.extra_keys.cache.format);
+      const auto is_any = [rows, extra](BFloat16Rows r) { return rows == r || extra == r; };
+      rows = is_any(BFloat16Rows::kNever)     ? BFloat16Rows::kNever
+             : is_any(BFloat16Rows::kRounded) ? BFloat16Rows::kRounded
+                                              : BFloat16Rows::kExact;
+    }
     const Target target = options.target == Target::kAuto ? BestTarget() : options.target;
     const auto is_bf16_or_absent = [](const In<3>& part) {
       return part.extent[2] == 0 || part.dtype == DType::kBFloat16;

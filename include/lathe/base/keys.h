@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "lathe/base/types.h"
 #include "lathe/base/view.h"
@@ -86,31 +87,42 @@ enum class IndexSpace : uint8_t {
   kPhysical,  // slots of the cache: block * block_size + offset; block_table is not used
 };
 
-// The keys that query rows see. B sequences, T query rows over all of them, L = seq_lens[b].
+constexpr int64_t kNoWindow = std::numeric_limits<int64_t>::max();
+
+// The keys that query rows see. B sequences, T query rows over all of them; a sequence has seq_lens[b] tokens
+// and L = seq_lens[b] / compress_ratio keys.
 //
-//   cache         the pages
-//   block_table   [B, max_blocks] page ids; entries past ceil(L / block_size) are never read
-//   seq_lens      [B] keys of each sequence, those of this step included when already written
-//   row_kv_lens   [T] optional: keys that row t sees, positions [0, row_kv_lens[t]), in place of the
-//                 causal count; what context-parallel shards need. Clamped to [0, L].
-//   window        keys a row sees at most, its own included: the last `window` of those the causal
-//                 count (or row_kv_lens) leaves. 0 = no window.
-//   indices       [T, K] optional: row t sees exactly these keys. Entries < 0, or >= the row's count of
-//                 visible keys (logical), or >= num_blocks * block_size (physical) are holes and skipped;
-//                 any order; a repeated entry counts each time. With physical entries neither
-//                 causality nor window nor lengths apply: the list is the whole truth.
-//   topk_length   [T] optional: entries of `indices` that count; what lies past them is never read.
-//   index_space   what the entries of `indices` are
+//   cache           the pages
+//   block_table     [B, max_blocks] page ids; entries of pages that no row's keys lie in are never read
+//   wraps           the block table is a ring: page p of a sequence stands in column p % max_blocks. The pages
+//                   that a sequence's rows see must be at most max_blocks; for caches that keep a window
+//   seq_lens        [B] tokens of each sequence, those of this step included when already written
+//   compress_ratio  tokens that one key stands for, >= 1: a key is there, and seen, once its last token is.
+//                   Row i of a sequence of q_len queries sees (seq_lens[b] - q_len + i + 1) / compress_ratio
+//                   keys (the causal count). 1: a key for each token
+//   row_kv_lens     [T] optional: keys that row t sees, [0, row_kv_lens[t]), in place of the causal count;
+//                   what context-parallel shards need. Clamped to [0, L].
+//   window          keys a row sees at most, >= 1, its own included: the last `window` of those that the causal
+//                   count (or row_kv_lens) leaves. kNoWindow: all of them
+//   indices         [T, K] optional: row t sees exactly these keys. Entries < 0, or >= the row's count of
+//                   visible keys (logical), or >= num_blocks * block_size (physical) are holes and skipped;
+//                   any order; a repeated entry counts each time. With physical entries neither
+//                   causality nor window nor lengths apply: the list is the whole truth.
+//   topk_length     [T] optional: entries of `indices` that count; what lies past them is never read.
+//   index_space     what the entries of `indices` are
 struct KeySet {
   PagedCache cache = {};
   IndexView<2> block_table = {};
+  bool wraps = false;
   IndexView<1> seq_lens = {};
+  int64_t compress_ratio = 1;
   IndexView<1> row_kv_lens = {};
-  int64_t window = 0;
+  int64_t window = kNoWindow;
   IndexView<2> indices = {};
   IndexView<1> topk_length = {};
   IndexSpace index_space = IndexSpace::kLogical;
 
+  constexpr bool is_given() const noexcept { return cache.block_size != 0; }
   // Also true for a list of no entries, whose data may be null.
   constexpr bool has_indices() const noexcept {
     return indices.data != nullptr || indices.extent[0] > 0;

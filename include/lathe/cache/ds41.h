@@ -100,8 +100,7 @@ inline void EncodeRecord(Ds41Fp4, const TokenRow& token, const ScaleRule&, std::
                          std::byte*) {
   using F = Ds41Fp4;
   float8_e4m3fn scales[F::kTiles];
-  EncodeE2m1Tiles<F::kTile, F::kTiles>(
-      token, [](float amax) { return E2m1Scale(amax); }, record, scales);
+  EncodeNvfp4Tiles<F::kTiles>(token, record, scales);
   std::memcpy(record + F::kScales, scales, sizeof(scales));
 }
 

@@ -24,3 +24,10 @@ void EncodeRecord(Format, const TokenRow& token, const ScaleRule& rule, std::byt
 #define LATHE_TARGET_PASS 1
 #include "lathe/cache/formats.def"
 #undef LATHE_TARGET_PASS
+
+// Of formats whose rows have no scale of their own.
+template <class Format, class Element>
+void DecodeUnscaled(Format format, const std::byte* record, const std::byte* side, int64_t width,
+                    Element* row) {
+  DecodeRecord(format, record, side, width, row);
+}

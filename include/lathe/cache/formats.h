@@ -11,11 +11,13 @@
 //   kHasTensorScale    values are stored * PagedCache::scale
 //   RecordBytes(width)
 //   DecodeColumn(record, side, column)            one value, without the tensor scale
+//   RowScale(side)     optional: a scale that all columns of DecodeColumn have in common
 //   EncodeColumn(x, record, side, column)         x by the tensor scale; if there is no
 //   EncodeRecord below
 // and, if LATHE_TARGET_PASS is defined, SIMD code found by overloading, to both of which
 // formats-inl.h has slow substitutes over single columns:
 //   DecodeRecord(Format{}, record, side, width, Element* row)          Element = float, bfloat16
+//   DecodeUnscaled(...)                          with RowScale: the same without it, exact in bfloat16
 //   EncodeRecord(Format{}, token, rule, record, side)
 #ifndef LATHE_CACHE_FORMATS_H_
 #define LATHE_CACHE_FORMATS_H_
@@ -31,6 +33,14 @@ template <class T>
 struct FormatTag {
   using Type = T;
 };
+
+namespace detail {
+template <class Format, class = void>
+inline constexpr bool kHasRowScale = false;
+template <class Format>
+inline constexpr bool kHasRowScale<Format, decltype(static_cast<void>(Format::RowScale(nullptr)))> =
+    true;
+}  // namespace detail
 
 // f(FormatTag<Format>) for the type behind `format`; false when there is no such format.
 template <class F>
@@ -76,6 +86,16 @@ LATHE_INLINE constexpr bool HasTensorScale(CacheFormat format) noexcept {
 LATHE_INLINE constexpr BFloat16Rows BFloat16RowsOf(CacheFormat format) noexcept {
   BFloat16Rows rows = BFloat16Rows::kNever;
   VisitFormat(format, [&](auto tag) { rows = decltype(tag)::Type::kBFloat16; });
+  return rows;
+}
+
+// The same of rows without their RowScale.
+LATHE_INLINE constexpr BFloat16Rows BFloat16UnscaledRowsOf(CacheFormat format) noexcept {
+  BFloat16Rows rows = BFloat16Rows::kNever;
+  VisitFormat(format, [&](auto tag) {
+    using Format = typename decltype(tag)::Type;
+    rows = detail::kHasRowScale<Format> ? BFloat16Rows::kExact : Format::kBFloat16;
+  });
   return rows;
 }
 

@@ -61,16 +61,20 @@ void DecodeRecord(Fp8DsMla, const std::byte* record, const std::byte*, int64_t, 
 inline void EncodeRecord(Fp8DsMla, const TokenRow& token, const ScaleRule& rule, std::byte* record,
                          std::byte*) {
   using F = Fp8DsMla;
-  float x[F::kLatent], scales[F::kTiles];
-  token.Load(0, F::kLatent, x);
-  for (int64_t i = 0; i < F::kTiles; ++i) {
-    const float amax = FiniteMax(x + i * F::kTile, F::kTile);
-    scales[i] = rule.power_of_two ? ToFloat(PowerOfTwoScale(amax)) : ExactScale(amax);
-  }
-  for (int64_t i = 0; i < F::kTiles; ++i) {
-    QuantizeTile<float8_e4m3fn>(x + i * F::kTile, F::kTile, scales[i], record + i * F::kTile);
-  }
-  std::memcpy(record + F::kLatent, scales, sizeof(scales));
+  token.Visit<F::kLatent>(0, [&](const auto* x) {
+    float scales[F::kTiles];
+    if (rule.power_of_two) {
+      std::byte powers[F::kTiles];
+      QuantizePowerOfTwoTiles<F::kTile, F::kTiles>(x, record, powers);
+      for (int64_t i = 0; i < F::kTiles; ++i) scales[i] = detail::DecodeAt<float8_e8m0>(powers, i);
+    } else {
+      HWY_ALIGN uint32_t amax[Padded(F::kTiles)];
+      FiniteMaxima<F::kTile, F::kTiles>(x, amax);
+      for (int64_t i = 0; i < F::kTiles; ++i) scales[i] = ExactScale(detail::FloatOf(amax[i]));
+      QuantizeTiles<float8_e4m3fn, F::kTile, F::kTiles>(x, scales, record);
+    }
+    std::memcpy(record + F::kLatent, scales, sizeof(scales));
+  });
   token.Load(F::kLatent, F::kWidth - F::kLatent, reinterpret_cast<bfloat16*>(record + F::kRope));
 }
 

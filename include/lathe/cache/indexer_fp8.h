@@ -17,6 +17,7 @@ LATHE_FORMAT(kIndexerFp8, 12, IndexerFp8)
 #include <cstddef>
 #include <cstdint>
 
+#include "lathe/base/config.h"
 #include "lathe/base/types.h"
 #include "lathe/cache/scale_rules.h"
 
@@ -30,6 +31,10 @@ struct IndexerFp8 {
   static constexpr int64_t kSideBytes = sizeof(float);
   static constexpr bool kHasTensorScale = false;
   static constexpr int64_t RecordBytes(int64_t) noexcept { return kWidth; }
+
+  static LATHE_INLINE float RowScale(const std::byte* side) noexcept {
+    return detail::LoadAs<float>(side);
+  }
 
   static float DecodeColumn(const std::byte* record, const std::byte* side,
                             int64_t column) noexcept {
@@ -51,15 +56,18 @@ void DecodeRecord(IndexerFp8, const std::byte* record, const std::byte* side, in
   DecodeCodes<float8_e4m3fn>(record, F::kWidth, TileScales<F::kWidth, false>{&scale}, row);
 }
 
+template <class Element>
+void DecodeUnscaled(IndexerFp8, const std::byte* record, const std::byte*, int64_t, Element* row) {
+  DecodeCodes<float8_e4m3fn>(record, IndexerFp8::kWidth, Unscaled(), row);
+}
+
 inline void EncodeRecord(IndexerFp8, const TokenRow& token, const ScaleRule& rule,
                          std::byte* record, std::byte* side) {
   using F = IndexerFp8;
-  float x[F::kWidth];
-  token.Load(0, F::kWidth, x);
-  const float amax = FiniteMax(x, F::kWidth);
-  const float scale = rule.power_of_two ? ToFloat(PowerOfTwoScale(amax)) : IndexerScale(amax);
-  QuantizeTile<float8_e4m3fn>(x, F::kWidth, scale, record);
-  std::memcpy(side, &scale, sizeof(scale));
+  token.Visit<F::kWidth>(0, [&](const auto* x) {
+    const float scale = QuantizeIndexerRow(x, F::kWidth, rule.power_of_two, record);
+    std::memcpy(side, &scale, sizeof(scale));
+  });
 }
 
 #endif  // LATHE_TARGET_PASS

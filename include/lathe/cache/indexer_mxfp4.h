@@ -56,10 +56,7 @@ void DecodeRecord(IndexerMxfp4, const std::byte* record, const std::byte* side, 
 inline void EncodeRecord(IndexerMxfp4, const TokenRow& token, const ScaleRule&, std::byte* record,
                          std::byte* side) {
   using F = IndexerMxfp4;
-  float8_e8m0 scales[F::kTiles];
-  EncodeE2m1Tiles<F::kTile, F::kTiles>(
-      token, [](float amax) { return E2m1PowerOfTwoScale(amax); }, record, scales);
-  std::memcpy(side, scales, sizeof(scales));
+  EncodeMxfp4Tiles<F::kTile, F::kTiles>(token, record, side);
 }
 
 #endif  // LATHE_TARGET_PASS

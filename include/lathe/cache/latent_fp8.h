@@ -52,11 +52,10 @@ template <class Code>
 void EncodeRecord(LatentFp8<Code>, const TokenRow& token, const ScaleRule& rule, std::byte* record,
                   std::byte*) {
   constexpr int64_t kChunk = 512;
-  float x[kChunk];
   for (int64_t c = 0; c < token.width(); c += kChunk) {
     const int64_t n = (std::min)(kChunk, token.width() - c);
-    token.Load(c, n, x);
-    QuantizeTile<Code>(x, n, rule.tensor_scale, record + c);
+    token.Visit<kChunk>(
+        c, n, [&](const auto* x) { QuantizeTile<Code>(x, n, rule.tensor_scale, record + c); });
   }
 }
 

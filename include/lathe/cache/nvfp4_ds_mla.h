@@ -68,12 +68,12 @@ inline void EncodeRecord(Nvfp4DsMla, const TokenRow& token, const ScaleRule&, st
                          std::byte*) {
   using F = Nvfp4DsMla;
   float8_e4m3fn scales[F::kTiles];
-  EncodeE2m1Tiles<F::kTile, F::kTiles>(
-      token, [](float amax) { return E2m1Scale(amax); }, record, scales);
+  EncodeNvfp4Tiles<F::kTiles>(token, record, scales);
   for (int64_t i = 0; i < F::kTiles; ++i) record[F::ScaleByte(i)] = std::byte{scales[i].bits};
-  float x[F::kWidth - F::kLatent];
-  token.Load(F::kLatent, F::kWidth - F::kLatent, x);
-  QuantizeTile<float8_e4m3fn>(x, F::kWidth - F::kLatent, 1.0f, record + F::kRope);
+  constexpr int64_t kRopeWidth = F::kWidth - F::kLatent;
+  token.Visit<kRopeWidth>(F::kLatent, [&](const auto* x) {
+    QuantizeTile<float8_e4m3fn>(x, kRopeWidth, 1.0f, record + F::kRope);
+  });
 }
 
 #endif  // LATHE_TARGET_PASS

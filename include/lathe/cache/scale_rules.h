@@ -28,6 +28,9 @@ struct ScaleRule {
 
 constexpr float kLargestE4m3 = 448.0f;
 constexpr float kLargestE2m1 = 6.0f;
+// An amax counts as at least this where the scale is a power of two.
+constexpr float kFloorE4m3 = 1e-4f;
+constexpr float kFloorE2m1 = kLargestE2m1 * (std::numeric_limits<float>::min)();
 
 // amax: the largest magnitude of a tile, finite. All rules give finite scales above 0, also for 0.
 
@@ -37,15 +40,21 @@ LATHE_INLINE constexpr float ExactScale(float amax) noexcept {
   return amax > kSmallest * kLargestE4m3 ? amax / kLargestE4m3 : kSmallest;
 }
 
-// 2^ceil(log2(max(amax, 1e-4) / 448)): the floor is on amax, before the division. No float is so
-// near to a power of two that the rounding of the quotient would hide on which side of it it lies.
+// 2^ceil(log2(x / largest)), largest and quotient normal floats: whether the mantissa of x is above
+// that of `largest` says on which side of a power of two the quotient lies.
+LATHE_INLINE constexpr float8_e8m0 CeilPowerOfTwoQuotient(float x, float largest) noexcept {
+  const uint32_t distance = detail::BitsOf(x) - detail::BitsOf(largest) + detail::kFloatMantissa;
+  return float8_e8m0{static_cast<uint8_t>((distance >> detail::kFloatMantissaBits) + 127)};
+}
+
+// 2^ceil(log2(max(amax, 1e-4) / 448)): the floor is on amax, before the division.
 LATHE_INLINE constexpr float8_e8m0 PowerOfTwoScale(float amax) noexcept {
-  return CeilPowerOfTwo((amax > 1e-4f ? amax : 1e-4f) / kLargestE4m3);
+  return CeilPowerOfTwoQuotient(amax > kFloorE4m3 ? amax : kFloorE4m3, kLargestE4m3);
 }
 
 // max(amax, 1e-4) / 448, of the keys of an indexer.
 LATHE_INLINE constexpr float IndexerScale(float amax) noexcept {
-  return (amax > 1e-4f ? amax : 1e-4f) / kLargestE4m3;
+  return (amax > kFloorE4m3 ? amax : kFloorE4m3) / kLargestE4m3;
 }
 
 // Scales of e2m1 codes, which have no NaN: it is the scale that is NaN where amax is not finite.
@@ -64,8 +73,7 @@ LATHE_INLINE constexpr float8_e4m3fn E2m1Scale(float amax) noexcept {
 // 2^ceil(log2(max(amax, 6 * 2^-126) / 6)): never a float subnormal.
 LATHE_INLINE constexpr float8_e8m0 E2m1PowerOfTwoScale(float amax) noexcept {
   if (!(amax < (std::numeric_limits<float>::infinity)())) return float8_e8m0{255};
-  constexpr float kFloor = kLargestE2m1 * (std::numeric_limits<float>::min)();
-  return CeilPowerOfTwo((amax > kFloor ? amax : kFloor) / kLargestE2m1);
+  return CeilPowerOfTwoQuotient(amax > kFloorE2m1 ? amax : kFloorE2m1, kLargestE2m1);
 }
 
 LATHE_INLINE constexpr bool IsPowerOfTwo(float scale) noexcept {

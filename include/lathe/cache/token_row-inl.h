@@ -22,6 +22,26 @@ struct TokenRow {
             n - n_c);
   }
 
+  // f(pointer to columns [first, first + n)), n <= kMax, in place if they are floats or bfloat16
+  // numbers of one part, else as floats.
+  template <int64_t kMax, class F>
+  LATHE_INLINE void Visit(int64_t first, int64_t n, const F& f) const {
+    const bool is_in_c = first + n <= c_width;
+    if (is_in_c || first >= c_width) {
+      const DType type = is_in_c ? c_type : pe_type;
+      const std::byte* at = is_in_c ? At(kv_c, type, first) : At(k_pe, type, first - c_width);
+      if (type == DType::kBFloat16) return f(reinterpret_cast<const bfloat16*>(at));
+      if (type == DType::kFloat32) return f(reinterpret_cast<const float*>(at));
+    }
+    float x[kMax];
+    Load(first, n, x);
+    f(static_cast<const float*>(x));
+  }
+  template <int64_t kN, class F>
+  LATHE_INLINE void Visit(int64_t first, const F& f) const {
+    Visit<kN>(first, kN, f);
+  }
+
  private:
   static const std::byte* At(const std::byte* row, DType type, int64_t column) {
     return row + column * static_cast<int64_t>(SizeOf(type));

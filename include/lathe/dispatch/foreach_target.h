@@ -23,7 +23,9 @@
 #include "lathe/cache/code_tables.h"
 #include "lathe/cache/formats.h"
 #include "lathe/dispatch/abi.h"
+#include "lathe/kernel/indexer_visibility.h"
 #include "lathe/kernel/kernel_table.h"
+#include "lathe/kernel/topk_row.h"
 #include "lathe/kernel/visibility.h"
 
 #ifndef LATHE_DISABLED_TARGETS

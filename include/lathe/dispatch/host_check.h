@@ -35,6 +35,8 @@ constexpr int64_t SaturatingMul(int64_t a, int64_t b) {
   return b != 0 && a > kLargest / b ? kLargest : a * b;
 }
 
+constexpr int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 // The bytes that an array may span: within it, all offsets and numbers of elements are far from
 // overflow, and so are sums of two.
 constexpr int64_t kMaxSpan = PTRDIFF_MAX / 2;
@@ -85,6 +87,17 @@ ByteRange RangeOf(const IndexView<R>& v) {
                    : RangeOf(v.data, v.is_int64 ? sizeof(int64_t) : sizeof(int32_t), v.extent,
                              v.stride, R);
 }
+
+// Whether b may be written in a's place, element upon element, both of `extent` and one type.
+template <class A, class B, size_t R>
+bool IsSameLayout(const A& a, const B& b, const int64_t (&extent)[R]) {
+  if (static_cast<const void*>(a.data) != static_cast<const void*>(b.data)) return false;
+  for (size_t i = 0; i < R; ++i) {
+    if (extent[i] > 1 && a.stride[i] != b.stride[i]) return false;
+  }
+  return true;
+}
+
 // From the first byte of a page to past its last: records, then side rows where the format has
 // them.
 template <class Byte>
@@ -148,12 +161,10 @@ struct TensorRules {
   bool is_output = false;  // then no two elements may share an address
 };
 
-template <class Byte, size_t R>
-Status CheckTensor(const char* name, const AnyView<Byte, R>& v, TensorRules rules) {
-  if (SizeOf(v.dtype) == 0) {
-    return Invalid(name, ".dtype").Is(static_cast<int64_t>(v.dtype)).Must("be a known DType");
-  }
-  LATHE_RETURN_IF_REFUSED(CheckSpan(name, v.extent, v.stride, R, SizeOf(v.dtype)));
+template <class V>
+Status CheckRows(const char* name, const V& v, size_t element_bytes, TensorRules rules) {
+  constexpr size_t R = sizeof(v.extent) / sizeof(v.extent[0]);
+  LATHE_RETURN_IF_REFUSED(CheckSpan(name, v.extent, v.stride, R, element_bytes));
   const int64_t width = v.extent[R - 1];
   if (width > 1 && v.stride[R - 1] != 1) {
     return Invalid(name, ".stride").At(R - 1).Is(v.stride[R - 1]).Must("be", 1);
@@ -178,10 +189,18 @@ Status CheckTensor(const char* name, const AnyView<Byte, R>& v, TensorRules rule
     }
   }
   if (rules.needs_data && v.empty()) return Invalid(name, ".data").Must("not be null");
-  if (!IsAligned(v.data, SizeOf(v.dtype))) {
-    return Invalid(name, ".data").Must("be aligned to", static_cast<int64_t>(SizeOf(v.dtype)));
+  if (!IsAligned(v.data, element_bytes)) {
+    return Invalid(name, ".data").Must("be aligned to", static_cast<int64_t>(element_bytes));
   }
   return OkStatus();
+}
+
+template <class Byte, size_t R>
+Status CheckTensor(const char* name, const AnyView<Byte, R>& v, TensorRules rules) {
+  if (SizeOf(v.dtype) == 0) {
+    return Invalid(name, ".dtype").Is(static_cast<int64_t>(v.dtype)).Must("be a known DType");
+  }
+  return CheckRows(name, v, SizeOf(v.dtype), rules);
 }
 
 // A small float array such as lse or attn_sink: any strides, no two elements at one address.

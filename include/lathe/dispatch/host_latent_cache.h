@@ -8,6 +8,7 @@
 #include "lathe/dispatch/host_check.h"
 #include "lathe/dispatch/host_parallel.h"
 #include "lathe/dispatch/registry.h"
+#include "lathe/dispatch/row_transform_check.h"
 #include "lathe/indexer.h"
 #include "lathe/latent_cache.h"
 
@@ -47,6 +48,28 @@ inline int64_t RecordWidth(const LatentWriteArgs& args) {
   return args.kv_c.extent[1] + args.k_pe.extent[1];
 }
 
+// Slots are checked already: positions of tokens that are not written may be anything.
+inline Status CheckWriteTransform(const LatentWriteArgs& args) {
+  const RowTransform& transform = args.transform;
+  if (transform.is_identity()) return OkStatus();
+  const int64_t c_width = args.kv_c.extent[1], pe_width = args.k_pe.extent[1];
+  if (RecordWidth(args) > kMaxTransformWidth) {
+    return Invalid("transform")
+        .Must("not be given with records of more columns than", kMaxTransformWidth);
+  }
+  if (pe_width == 0) {
+    LATHE_RETURN_IF_REFUSED(CheckRowTransform(kTransformNames, transform, c_width));
+  } else {
+    LATHE_RETURN_IF_REFUSED(CheckRowNorm(kTransformNames.norm, transform.norm, c_width));
+    LATHE_RETURN_IF_REFUSED(CheckRope(kTransformNames.rope, transform.rope, pe_width));
+    if (transform.hadamard) {
+      return Invalid(kTransformNames.hadamard).Must("not be asked for with k_pe");
+    }
+  }
+  return CheckPositions("positions", args.positions, transform.rope, args.slot_mapping.extent[0],
+                        [&args](int64_t i) { return args.slot_mapping(i) >= 0; });
+}
+
 // `name`: what the caller knows kv_c by.
 inline Status CheckLatentWrite(const LatentWriteArgs& args, const char* name) {
   const int64_t num_tokens = args.slot_mapping.extent[0];
@@ -58,21 +81,27 @@ inline Status CheckLatentWrite(const LatentWriteArgs& args, const char* name) {
   LATHE_RETURN_IF_REFUSED(CheckSource(name, args.kv_c, num_tokens));
   if (IsGiven(args.k_pe)) LATHE_RETURN_IF_REFUSED(CheckSource("k_pe", args.k_pe, num_tokens));
   LATHE_RETURN_IF_REFUSED(CheckCache("cache", args.cache, RecordWidth(args), true));
-  return CheckSlots(args);
+  LATHE_RETURN_IF_REFUSED(CheckSlots(args));
+  return CheckWriteTransform(args);
 }
 
-// No source of any layer may lie in the cache of any.
+// Nothing that is read for any layer may lie in the cache of any.
 inline Status CheckOverlaps(const LatentWriteArgs* layers, size_t num_layers, const char* name) {
   for (size_t i = 0; i < num_layers; ++i) {
     if (layers[i].slot_mapping.extent[0] == 0) continue;
     const ByteRange kv_c = RangeOf(layers[i].kv_c), k_pe = RangeOf(layers[i].k_pe);
     const ByteRange slot_mapping = RangeOf(layers[i].slot_mapping);
+    const ByteRange positions =
+        layers[i].transform.rope.is_given() ? RangeOf(layers[i].positions) : ByteRange{};
     for (size_t j = 0; j < num_layers; ++j) {
       if (layers[j].slot_mapping.extent[0] == 0) continue;
       const ByteRange cache = RangeOf(layers[j].cache, RecordWidth(layers[j]));
       if (Overlap(kv_c, cache)) return Invalid(name).Must("not overlap cache");
       if (Overlap(k_pe, cache)) return Invalid("k_pe").Must("not overlap cache");
       if (Overlap(slot_mapping, cache)) return Invalid("slot_mapping").Must("not overlap cache");
+      if (Overlap(positions, cache)) return Invalid("positions").Must("not overlap cache");
+      if (Overlaps(layers[i].transform, cache))
+        return Invalid("transform").Must("not overlap cache");
     }
   }
   return OkStatus();
@@ -89,7 +118,7 @@ inline Status WriteRecords(const LatentWriteArgs* layers, size_t num_layers, con
   Target target;
   const KernelTable* kernels;
   LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &target, &kernels));
-  // A record takes some 50 ns; fewer than 32 of them are not worth a second thread.
+  // A record takes some 50 ns and more; fewer than 32 of them are not worth a second thread.
   ForEachRangeOfParts(
       executor, static_cast<int64_t>(num_layers), 32,
       [&](int64_t i) { return layers[i].slot_mapping.extent[0]; },
@@ -117,6 +146,8 @@ inline Status WriteIndexerCache(const IndexerWriteArgs& args, const IndexerWrite
   write.kv_c = args.k;
   write.slot_mapping = args.slot_mapping;
   write.cache = args.cache;
+  write.transform = args.transform;
+  write.positions = args.positions;
   return WriteRecords(&write, 1, "k", {options.target, options.power_of_two_scales}, executor);
 }
 

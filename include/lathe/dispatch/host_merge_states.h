@@ -12,15 +12,6 @@ namespace lathe {
 namespace detail {
 namespace LATHE_ABI {
 
-template <class A, class B, size_t R>
-bool IsSameLayout(const A& a, const B& b, const int64_t (&extent)[R]) {
-  if (static_cast<const void*>(a.data) != static_cast<const void*>(b.data)) return false;
-  for (size_t i = 0; i < R; ++i) {
-    if (extent[i] > 1 && a.stride[i] != b.stride[i]) return false;
-  }
-  return true;
-}
-
 // Results may lie in a part's own place, element upon element; otherwise they must be apart from
 // it.
 inline Status CheckMergeOverlap(const MergeStatesArgs& args, const MergePart& part) {

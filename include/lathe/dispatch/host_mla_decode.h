@@ -3,17 +3,24 @@
 #ifndef LATHE_DISPATCH_HOST_MLA_DECODE_H_
 #define LATHE_DISPATCH_HOST_MLA_DECODE_H_
 
-#include "lathe/dispatch/host_parallel.h"
-#include "lathe/dispatch/mla_decode_plan.h"
+#include "lathe/dispatch/attend_run.h"
+#include "lathe/dispatch/engine_choice.h"
+#include "lathe/dispatch/mla_decode_lengths.h"
 
 namespace lathe {
 namespace detail {
 namespace LATHE_ABI {
 
-constexpr float kLog2E = 1.44269504088896340736f;
-// Up to here (normally distributed inputs, measured) weights rounded to bfloat16 alone can miss
-// the accuracy that Precision::kAuto promises: 3.4 times the bound at 16 keys, 1.1 at 1024, 0.7 at 2048.
-constexpr int64_t kResidualKeys = 1024;
+struct Plan : AttendPlan {
+  MlaShape mla;
+  MlaDecodeOptions options;
+  DType query_dtype;
+  DType rope_dtype;
+  int num_key_sets;
+  CacheFormat formats[kMaxKeySets];
+};
+
+inline const Plan& PlanOf(const MlaDecodePlan& plan) { return reinterpret_cast<const Plan&>(plan); }
 
 inline Target PlanTarget(const MlaDecodePlan& plan) noexcept { return PlanOf(plan).target; }
 inline size_t PlanWorkspaceBytes(const MlaDecodePlan& plan) noexcept {
@@ -29,24 +36,16 @@ inline DType RopeDType(const MlaDecodeArgs& args) {
   return args.q_pe.extent[2] > 0 ? args.q_pe.dtype : QueryDType(args);
 }
 
-// bf16 products are exact for bf16 inputs. A query of another type would be rounded, and so would the
-// keys of some formats (8192 normally distributed ones: 1.3 times the bound of kAuto), so that
-// needs consent.
-inline Engine ChooseEngine(const KernelTable& kernels, const MlaDecodeOptions& options,
-                           const MlaDecodeArgs& args) {
-  const BFloat16Rows rows = BFloat16RowsOf(args.keys.cache.format);
-  if (!kernels.native_bf16 || rows == BFloat16Rows::kNever) return Engine::kFloat32;
+// Of two caches, the one that permits less decides.
+inline Engine EngineFor(const KernelTable& kernels, const MlaDecodeOptions& options,
+                        const MlaDecodeArgs& args) {
   const bool is_bf16_query =
       QueryDType(args) == DType::kBFloat16 && RopeDType(args) == DType::kBFloat16;
-  switch (options.precision) {
-    case Precision::kFloat32:
-      return Engine::kFloat32;
-    case Precision::kBFloat16:
-      return Engine::kBFloat16;
-    case Precision::kAuto:
-      break;
+  BFloat16Rows rows = BFloat16Rows::kExact;
+  for (const NamedKeys& set : KeySetsOf(args)) {
+    rows = (std::min)(rows, BFloat16RowsOf(set.keys.cache.format));
   }
-  return is_bf16_query && rows == BFloat16Rows::kExact ? Engine::kBFloat16 : Engine::kFloat32;
+  return ChooseEngine(kernels.native_bf16, options.precision, rows, is_bf16_query);
 }
 
 inline Status MlaDecodeSizes(const MlaShape& shape, const MlaDecodeOptions& options,
@@ -62,41 +61,73 @@ inline Status MlaDecodeSizes(const MlaShape& shape, const MlaDecodeOptions& opti
   // A token's rows start at most one block more than they fill, and so does a sequence's.
   const int64_t num_blocks =
       limits.max_num_tokens * CeilDiv(shape.num_heads, kMaxBlockRows) + limits.max_num_seqs;
-  const PlanCapacity capacity = CapacityFor(num_blocks, limits.max_num_tokens * shape.num_heads,
-                                            limits.max_seq_len, limits.num_workers, shape, options);
-  Arena counting;
-  CarvePlan(counting, capacity);
-  size_t scratch_bytes = 0;
-  for (const Engine engine : {Engine::kFloat32, Engine::kBFloat16}) {
-    if (engine == Engine::kBFloat16 && !kernels->native_bf16) continue;
-    scratch_bytes =
-        (std::max)(scratch_bytes, ScratchBytes(*kernels, engine, shape, capacity.max_rows));
-  }
-  *sizes = {counting.bytes(),
-            WorkspaceBytes(limits.num_workers, scratch_bytes, capacity.partial_floats)};
+  *sizes = SizesFor<Plan>(*kernels, {shape.head_dim(), shape.kv_lora_rank}, options.split_tokens,
+                          num_blocks, limits.max_num_tokens * shape.num_heads, limits.max_seq_len,
+                          limits.num_workers);
   return OkStatus();
 }
 
-// Extents and lengths that a plan was made for.
-inline uint64_t Fingerprint(const MlaDecodeArgs& args) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  const auto mix = [&hash](int64_t value) {
-    hash = (hash ^ static_cast<uint64_t>(value)) * 0x100000001b3u;
-    hash ^= hash >> 29;
-  };
-  const KeySet& keys = args.keys;
-  for (const IndexView<1>* lengths :
-       {&args.query_start_loc, &keys.seq_lens, &keys.row_kv_lens, &keys.topk_length}) {
-    mix(lengths->empty() ? -1 : lengths->extent[0]);
-    for (int64_t i = 0; !lengths->empty() && i < lengths->extent[0]; ++i) mix((*lengths)(i));
+// Of what a plan was made for.
+inline uint64_t FingerprintOf(const MlaDecodeArgs& args) {
+  Fingerprint print;
+  print.MixAll(args.query_start_loc);
+  if (args.out_rope.is_given()) {
+    print.MixAll(args.positions);
+    print.Mix(args.out_rope.cos.extent[0]);
   }
-  mix(keys.has_indices() ? keys.indices.extent[1] : -1);
-  mix(static_cast<int64_t>(keys.index_space));
-  mix(keys.window);
-  mix(keys.cache.block_size);
-  mix(keys.cache.num_blocks);
-  mix(keys.block_table.extent[1]);
-  return hash;
+  const View<const uint64_t, 2>& mask = args.tree_mask;
+  for (int64_t t = 0; t < mask.extent[0]; ++t) {
+    for (int64_t w = 0; w < mask.extent[1]; ++w) {
+      print.Mix(static_cast<int64_t>(mask.data[t * mask.stride[0] + w * mask.stride[1]]));
+    }
+  }
+  for (const NamedKeys& set : KeySetsOf(args)) {
+    const KeySet& keys = set.keys;
+    for (const IndexView<1>& lengths : {keys.seq_lens, keys.row_kv_lens, keys.topk_length}) {
+      print.MixAll(lengths);
+    }
+    print.Mix(keys.has_indices() ? keys.indices.extent[1] : -1);
+    print.Mix(static_cast<int64_t>(keys.index_space));
+    print.Mix(keys.window);
+    print.Mix(keys.compress_ratio);
+    print.Mix(keys.wraps ? 1 : 0);
+    print.Mix(keys.cache.block_size);
+    print.Mix(keys.cache.num_blocks);
+    print.Mix(keys.block_table.extent[1]);
+  }
+  return print.hash();
+}
+
+// The arguments as plans and kernels take them.
+inline AttendCall CallOf(const MlaShape& shape, const MlaDecodeOptions& options,
+                         const MlaDecodeArgs& args) {
+  AttendCall call;
+  call.qk_dim = shape.head_dim();
+  call.v_dim = shape.kv_lora_rank;
+  call.unit_heads = shape.num_heads;
+  call.causality = CausalityOf(options, args);
+  call.num_key_sets = 0;
+  // A scale of the whole cache costs nothing here, and rounds nothing.
+  for (const NamedKeys& set : KeySetsOf(args)) {
+    const float scale = HasTensorScale(set.keys.cache.format) ? set.keys.cache.scale : 1.0f;
+    call.keys[set.number] = set.keys;
+    call.value_scale[set.number] = scale;
+    call.scale_log2[set.number] = options.softmax_scale * kLog2E * scale;
+    ++call.num_key_sets;
+  }
+  call.is_per_token = IsPerToken(args);
+  if (call.num_key_sets == 1) call.out_scale = call.value_scale[0];
+  if (options.precision == Precision::kAuto) call.residual_keys = kResidualKeys;
+  const bool is_split = args.q.extent[2] == 0;
+  call.q_nope = is_split ? args.q_nope : args.q;
+  if (is_split) call.q_pe = args.q_pe;
+  call.attn_sink = args.attn_sink;
+  call.out_rope = args.out_rope;
+  call.positions = args.positions;
+  call.out = args.out;
+  call.lse = args.lse;
+  call.lse_policy = options.lse;
+  return call;
 }
 
 inline Status PlanMlaDecode(const MlaShape& shape, const MlaDecodeOptions& options,
@@ -106,184 +137,68 @@ inline Status PlanMlaDecode(const MlaShape& shape, const MlaDecodeOptions& optio
   LATHE_RETURN_IF_REFUSED(CheckWorkers("num_workers", num_workers));
   LATHE_RETURN_IF_REFUSED(CheckShape(shape));
   LATHE_RETURN_IF_REFUSED(CheckOptions(options));
-  LATHE_RETURN_IF_REFUSED(CheckArgs(shape, args, false));
-  LATHE_RETURN_IF_REFUSED(CheckQueryStartLoc(args));
-  LATHE_RETURN_IF_REFUSED(CheckLengths(args));
-  if (options.check_indices) LATHE_RETURN_IF_REFUSED(CheckBlockTable(args));
-  Target target;
-  const KernelTable* kernels;
-  LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &target, &kernels));
-
-  int64_t num_blocks = 0, max_rows = 1, max_keys = 0, total_work = 0;
-  ForEachUnit(shape, options, args, [&](const Unit& unit) {
-    const int64_t num_rows = unit.row_end - unit.row_begin;
-    num_blocks += CeilDiv(num_rows, kMaxBlockRows);
-    max_rows = (std::max)(max_rows, num_rows);
-    max_keys = (std::max)(max_keys, KeysOfUnit(unit));
-    total_work += Work(num_rows, KeysOfUnit(unit));
-  });
-  const PlanCapacity capacity =
-      CapacityFor(num_blocks, max_rows, max_keys, num_workers, shape, options);
-  Arena counting;
-  CarvePlan(counting, capacity);
-  if (plan_memory.data == nullptr || plan_memory.bytes < counting.bytes()) {
-    return Refuse(StatusCode::kBufferTooSmall, "plan_memory", ".bytes")
-        .Is(plan_memory.data == nullptr ? 0 : static_cast<int64_t>(plan_memory.bytes))
-        .Must("be at least", static_cast<int64_t>(counting.bytes()));
+  LATHE_RETURN_IF_REFUSED(CheckArgs(shape, options, args, false));
+  LATHE_RETURN_IF_REFUSED(
+      CheckQueryStartLoc("query_start_loc", args.query_start_loc, BatchOf(args).num_tokens));
+  LATHE_RETURN_IF_REFUSED(CheckTreeMask(args));
+  const Causality causality = CausalityOf(options, args);
+  LATHE_RETURN_IF_REFUSED(CheckLengths(args, causality));
+  LATHE_RETURN_IF_REFUSED(CheckOutPositions(args, options.causal));
+  if (options.check_indices) LATHE_RETURN_IF_REFUSED(CheckBlockTables(args, causality));
+  Plan wanted{};
+  LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &wanted.target, &wanted.kernels));
+  wanted.engine = EngineFor(*wanted.kernels, options, args);
+  wanted.shape = {shape.head_dim(), shape.kv_lora_rank};
+  wanted.split_tokens = options.split_tokens;
+  wanted.fingerprint = FingerprintOf(args);
+  wanted.num_workers = num_workers;
+  wanted.mla = shape;
+  wanted.options = options;
+  wanted.query_dtype = QueryDType(args);
+  wanted.rope_dtype = RopeDType(args);
+  for (const NamedKeys& set : KeySetsOf(args)) {
+    wanted.formats[wanted.num_key_sets++] = set.keys.cache.format;
   }
-  Arena arena(plan_memory.data);
-  Plan* made = CarvePlan(arena, capacity);
-  made->kernels = kernels;
-  made->target = target;
-  made->engine = ChooseEngine(*kernels, options, args);
-  made->shape = shape;
-  made->options = options;
-  made->batch = BatchOf(args);
-  made->query_dtype = QueryDType(args);
-  made->rope_dtype = RopeDType(args);
-  made->format = args.keys.cache.format;
-  made->fingerprint = Fingerprint(args);
-  made->num_workers = num_workers;
-  PlanBuilder builder(*made, total_work, capacity.max_cut_blocks);
-  ForEachUnit(shape, options, args, [&](const Unit& unit) { builder.AddUnit(unit); });
-  std::sort(made->tasks, made->tasks + made->num_tasks,
-            [](const AttendTask& a, const AttendTask& b) {
-              const auto keys = [](const AttendTask& t) {
-                const int64_t begin = t.key_begin + t.first_split * t.split_keys;
-                return (std::min)(begin + t.num_splits * t.split_keys, t.key_end) - begin;
-              };
-              const int64_t work_a = Work(a.num_rows, keys(a)), work_b = Work(b.num_rows, keys(b));
-              if (work_a != work_b) return work_a > work_b;
-              if (a.token_begin != b.token_begin) return a.token_begin < b.token_begin;
-              return a.row_begin != b.row_begin ? a.row_begin < b.row_begin
-                                                : a.first_split < b.first_split;
-            });
-  made->scratch_bytes = ScratchBytes(*kernels, made->engine, shape, capacity.max_rows);
-  made->workspace_bytes = WorkspaceBytes(num_workers, made->scratch_bytes, made->partial_floats);
+  Plan* made = nullptr;
+  LATHE_RETURN_IF_REFUSED(MakePlan(
+      wanted, {CallOf(shape, options, args), args.query_start_loc, BatchOf(args), shape.num_heads},
+      plan_memory, &made));
   *plan = reinterpret_cast<const MlaDecodePlan*>(made);
   return OkStatus();
 }
 
 inline Status CheckRun(const Plan& plan, const MlaDecodeArgs& args, Buffer workspace) {
-  const BatchSize batch = BatchOf(args);
-  if (batch.num_tokens != plan.batch.num_tokens) {
-    return Refuse(StatusCode::kStalePlan, "out", ".extent")
-        .At(0)
-        .Is(batch.num_tokens)
-        .Must("be what the plan was made for,", plan.batch.num_tokens);
+  LATHE_RETURN_IF_REFUSED(CheckBatch(plan, BatchOf(args)));
+  LATHE_RETURN_IF_REFUSED(CheckArgs(plan.mla, plan.options, args, true));
+  LATHE_RETURN_IF_REFUSED(CheckPlannedDType("q", QueryDType(args), plan.query_dtype));
+  if (args.q_pe.extent[2] > 0) {
+    LATHE_RETURN_IF_REFUSED(CheckPlannedDType("q_pe", args.q_pe.dtype, plan.rope_dtype));
   }
-  if (batch.num_seqs != plan.batch.num_seqs) {
-    return Refuse(StatusCode::kStalePlan, "query_start_loc", ".extent")
-        .At(0)
-        .Is(batch.num_seqs + 1)
-        .Must("be what the plan was made for,", plan.batch.num_seqs + 1);
+  for (const NamedKeys& set : KeySetsOf(args)) {
+    if (set.number >= plan.num_key_sets) break;  // the fingerprint tells
+    if (set.keys.cache.format == plan.formats[set.number]) continue;
+    return Refuse(StatusCode::kStalePlan, set.names.cache, ".format")
+        .Is(static_cast<int64_t>(set.keys.cache.format))
+        .Must("be what the plan was made for,", static_cast<int64_t>(plan.formats[set.number]));
   }
-  LATHE_RETURN_IF_REFUSED(CheckArgs(plan.shape, args, true));
-  if (QueryDType(args) != plan.query_dtype) {
-    return Refuse(StatusCode::kStalePlan, "q", ".dtype")
-        .Is(static_cast<int64_t>(QueryDType(args)))
-        .Must("be what the plan was made for,", static_cast<int64_t>(plan.query_dtype));
-  }
-  if (args.q_pe.extent[2] > 0 && args.q_pe.dtype != plan.rope_dtype) {
-    return Refuse(StatusCode::kStalePlan, "q_pe", ".dtype")
-        .Is(static_cast<int64_t>(args.q_pe.dtype))
-        .Must("be what the plan was made for,", static_cast<int64_t>(plan.rope_dtype));
-  }
-  if (args.keys.cache.format != plan.format) {
-    return Refuse(StatusCode::kStalePlan, "keys.cache", ".format")
-        .Is(static_cast<int64_t>(args.keys.cache.format))
-        .Must("be what the plan was made for,", static_cast<int64_t>(plan.format));
-  }
-  if (Fingerprint(args) != plan.fingerprint) {
+  if (FingerprintOf(args) != plan.fingerprint) {
     return Refuse(StatusCode::kStalePlan, "plan")
-        .Must("be made for these lengths, window, page and list sizes");
+        .Must("be made for these lengths, positions, windows, masks, page and list sizes");
   }
-  if (plan.num_tasks == 0) return OkStatus();
-  if (workspace.data == nullptr || workspace.bytes < plan.workspace_bytes) {
-    return Refuse(StatusCode::kBufferTooSmall, "workspace", ".bytes")
-        .Is(workspace.data == nullptr ? 0 : static_cast<int64_t>(workspace.bytes))
-        .Must("be at least", static_cast<int64_t>(plan.workspace_bytes));
-  }
-  return OkStatus();
+  return CheckWorkspace(plan, workspace);
 }
 
-// A plan, its arguments resolved for the kernels, and the workspace cut up.
-class DecodeRun {
- public:
-  DecodeRun(const Plan& plan, const MlaDecodeArgs& args, Buffer workspace) : plan_(plan) {
-    const bool is_split = args.q.extent[2] == 0;
-    call_.num_heads = plan.shape.num_heads;
-    call_.qk_dim = plan.shape.head_dim();
-    call_.v_dim = plan.shape.kv_lora_rank;
-    // A scale of the whole cache costs nothing here, and rounds nothing.
-    call_.value_scale = HasTensorScale(plan.format) ? args.keys.cache.scale : 1.0f;
-    call_.scale_log2 = plan.options.softmax_scale * kLog2E * call_.value_scale;
-    call_.causal = plan.options.causal;
-    if (plan.options.precision == Precision::kAuto) call_.residual_keys = kResidualKeys;
-    call_.q_nope = is_split ? args.q_nope : args.q;
-    if (is_split) call_.q_pe = args.q_pe;
-    call_.keys = args.keys;
-    call_.attn_sink = args.attn_sink;
-    call_.out = args.out;
-    call_.lse = args.lse;
-    call_.lse_policy = plan.options.lse;
-    Arena arena(workspace.data);
-    const Workspace cut =
-        CarveWorkspace(arena, plan.num_workers, plan.scratch_bytes, plan.partial_floats);
-    scratch_ = cut.scratch;
-    call_.partials = cut.partials;
-  }
-
-  void Attend(int64_t task, size_t worker) const {
-    plan_.kernels->attend[static_cast<size_t>(plan_.engine)](
-        call_, plan_.tasks[task], scratch_ + worker * plan_.scratch_bytes);
-  }
-
-  void Fold(int64_t fold) const {
-    plan_.kernels->fold[static_cast<size_t>(plan_.engine)](call_, plan_.folds[fold]);
-  }
-
- private:
-  const Plan& plan_;
-  AttendCall call_;
-  std::byte* scratch_;
-};
+inline AttendRun RunOf(const Plan& plan, const MlaDecodeArgs& args, Buffer workspace) {
+  return {plan, CallOf(plan.mla, plan.options, args), workspace};
+}
 
 inline Status RunMlaDecode(const MlaDecodePlan& plan_handle, const MlaDecodeArgs& args,
                            Buffer workspace, const Executor& executor) noexcept {
   const Plan& plan = PlanOf(plan_handle);
   LATHE_RETURN_IF_REFUSED(CheckRun(plan, args, workspace));
   LATHE_RETURN_IF_REFUSED(CheckExecutor(executor));
-  const DecodeRun run(plan, args, workspace);
-  ForEachItem(executor, plan.num_workers, plan.num_tasks,
-              [&run](int64_t task, size_t lane) { run.Attend(task, lane); });
-  ForEachItem(executor, plan.num_workers, plan.num_folds,
-              [&run](int64_t fold, size_t) { run.Fold(fold); });
+  RunOf(plan, args, workspace).All(executor);
   return OkStatus();
-}
-
-inline Status CheckPart(const Plan& plan, size_t ith, size_t nth) {
-  if (nth != plan.num_workers) {
-    return Invalid("nth")
-        .Is(static_cast<int64_t>(nth))
-        .Must("be the num_workers of the plan,", static_cast<int64_t>(plan.num_workers));
-  }
-  if (ith >= nth) {
-    return Invalid("ith")
-        .Is(static_cast<int64_t>(ith))
-        .Must("be below nth =", static_cast<int64_t>(nth));
-  }
-  return OkStatus();
-}
-
-// Items are dealt back and forth, 0 1 2 2 1 0 0 1 2: with the longest first that is close to even.
-template <class Body>
-void ForEachOwnItem(size_t ith, size_t nth, int64_t num_items, const Body& body) {
-  const auto i = static_cast<int64_t>(ith), n = static_cast<int64_t>(nth);
-  for (int64_t round = 0; round * n < num_items; ++round) {
-    const int64_t item = round * n + (round % 2 == 0 ? i : n - 1 - i);
-    if (item < num_items) body(item);
-  }
 }
 
 inline Status RunMlaDecodePart(const MlaDecodePlan& plan_handle, const MlaDecodeArgs& args,
@@ -291,8 +206,7 @@ inline Status RunMlaDecodePart(const MlaDecodePlan& plan_handle, const MlaDecode
   const Plan& plan = PlanOf(plan_handle);
   LATHE_RETURN_IF_REFUSED(CheckPart(plan, ith, nth));
   LATHE_RETURN_IF_REFUSED(CheckRun(plan, args, workspace));
-  const DecodeRun run(plan, args, workspace);
-  ForEachOwnItem(ith, nth, plan.num_tasks, [&](int64_t task) { run.Attend(task, ith); });
+  RunOf(plan, args, workspace).Part(ith, nth);
   return OkStatus();
 }
 
@@ -301,8 +215,7 @@ inline Status RunMlaDecodeMerge(const MlaDecodePlan& plan_handle, const MlaDecod
   const Plan& plan = PlanOf(plan_handle);
   LATHE_RETURN_IF_REFUSED(CheckPart(plan, ith, nth));
   LATHE_RETURN_IF_REFUSED(CheckRun(plan, args, workspace));
-  const DecodeRun run(plan, args, workspace);
-  ForEachOwnItem(ith, nth, plan.num_folds, [&](int64_t fold) { run.Fold(fold); });
+  RunOf(plan, args, workspace).Merge(ith, nth);
   return OkStatus();
 }
 

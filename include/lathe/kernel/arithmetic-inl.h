@@ -109,11 +109,13 @@ struct BFloat16Arithmetic {
     }
   }
 
+  // No weight is subnormal (Exp2), so that hardware which would flush it rounds like RoundToBFloat16.
   static LATHE_INLINE VU PackWeights(const VF* p) {
-    const U32 du;
-    const VU even = hn::ShiftRight<16>(RoundToBFloat16(p[0]));
-    const VU odd = hn::And(RoundToBFloat16(p[1]), hn::Set(du, 0xFFFF0000u));
-    return hn::Or(even, odd);
+    const hn::Repartition<hwy::bfloat16_t, F32> dbf;
+    const hn::Repartition<uint16_t, F32> du16;
+    const auto rounded = hn::BitCast(du16, hn::OrderedDemote2To(dbf, p[0], p[1]));
+    return hn::BitCast(U32(), hn::InterleaveWholeLower(
+                                  du16, rounded, hn::ConcatUpperUpper(du16, rounded, rounded)));
   }
 
   static LATHE_INLINE VF Residual(VF p) {

@@ -2,7 +2,7 @@
 // The one attention kernel: a block of query rows against the keys of a task, on any engine.
 //
 //   pack queries once
-//   for each split:  for each tile of keys (128 or 96):
+//   for each split:  for each tile of keys (96 to 256), one key set after the other:
 //        KeyCursor -> row addresses     (this tile's and, for prefetching, the next one's)
 //        RowSource -> rows the engine reads (in place, or decoded once for all query rows)
 //        Score     -> S^T [token][row]
@@ -19,15 +19,18 @@ class AttendBlock {
  public:
   using A = typename Engine::Arithmetic;
   using Element = typename A::Element;
+  static constexpr int64_t kTileKeys = Engine::kTileKeys;
 
   // Carves the scratch of one worker; with a counting arena, measures it.
-  AttendBlock(Arena& arena, int64_t qk_dim, int64_t v_dim, int64_t max_rows)
-      : engine_(arena, qk_dim, max_rows) {
+  AttendBlock(Arena& arena, const detail::AttendShape& shape, int64_t max_rows)
+      : engine_(arena, shape.qk_dim, max_rows) {
     const int64_t padded_rows = Engine::PaddedRows(max_rows);
     const int64_t output_rows = Engine::OutputRows(max_rows);
-    const int64_t padded_width = RowSource<A>::PaddedWidth(qk_dim);
+    const int64_t padded_width = RowSource<A>::PaddedWidth(shape.qk_dim);
+    const int64_t value_width = RowSource<A>::PaddedWidth(shape.v_dim);
     const auto take = [&arena](int64_t n) { return arena.Take<float>(static_cast<size_t>(n)); };
-    v_stride_ = detail::PartialStride(v_dim);
+    v_columns_ = detail::PartialColumns(shape.v_dim);
+    v_stride_ = detail::PartialStride(shape.v_dim);
     s_ = take((kTileKeys + kScoreTokens) * padded_rows);
     o_[0] = take(output_rows * v_stride_);
     o_[1] = take(output_rows * v_stride_);
@@ -37,54 +40,93 @@ class AttendBlock {
       residual_ =
           arena.Take<uint32_t>(static_cast<size_t>(kTileKeys / A::kStepTokens * padded_rows));
     }
-    zeros_ = take(padded_width);
+    zeros_count_ = (std::max)(padded_width, value_width);
+    zeros_ = take(zeros_count_);
     staged_ = arena.Take<Element>(static_cast<size_t>(kTileKeys * padded_width));
+    if (shape.has_own_values) {
+      staged_values_ = arena.Take<Element>(static_cast<size_t>(kTileKeys * value_width));
+    }
     for (int32_t** range : {&mask_begin_, &mask_end_}) {
       *range = arena.Take<int32_t>(static_cast<size_t>(padded_rows));
     }
-    visible_ = arena.Take<KeyRange>(static_cast<size_t>(max_rows));
+    visible_ = arena.Take<KeyRange>(static_cast<size_t>(max_rows * detail::kMaxKeySets));
   }
 
   void Run(const AttendCall& call, const AttendTask& task) {
     call_ = &call;
     task_ = &task;
-    const int64_t padded_width = RowSource<A>::PaddedWidth(call.qk_dim);
-    std::memset(zeros_, 0, static_cast<size_t>(padded_width) * sizeof(float));
+    std::memset(zeros_, 0, static_cast<size_t>(zeros_count_) * sizeof(float));
     padded_rows_ = Engine::PaddedRows(task.num_rows);
     // Lanes past the last row are computed and never used; they only must hold numbers.
     std::memset(s_, 0,
                 static_cast<size_t>((kTileKeys + kScoreTokens) * padded_rows_) * sizeof(float));
-    RowSource<A> source(call, staged_);
-    KeyCursor cursor(call, task, reinterpret_cast<const std::byte*>(zeros_));
+    const auto* zeros = reinterpret_cast<const std::byte*>(zeros_);
+    SetOfKeys<A> sets[detail::kMaxKeySets] = {
+        {call, task, 0, kTileKeys, staged_, staged_values_, zeros, visible_},
+        {call, task, 1, kTileKeys, staged_, staged_values_, zeros, visible_ + task.num_rows}};
+    sets_ = sets;
     // The rows of a tile have not been staged yet: their place is free.
-    engine_.Pack(task.num_rows, source.words(), staged_, [this](int64_t row, Element* to) {
+    fewest_keys_ = FewestKeys();
+    engine_.Pack(task.num_rows, sets[0].source.words(), staged_, [this](int64_t row, Element* to) {
       LoadQuery(task_->row_begin + row, reinterpret_cast<std::byte*>(to));
     });
-    FindVisible();
     [[maybe_unused]] const typename Engine::Session session;
-    RunSplits(source, cursor);
+    RunSplits();
   }
 
  private:
-  void RunSplits(const RowSource<A>& source, KeyCursor& cursor) {
-    const int64_t n = task_->num_rows;
+  void RunSplits() {
+    int current = 0;
+    ClearState(0);
     for (int64_t i = 0; i < task_->num_splits; ++i) {
-      const int current = i == 0 ? 0 : 1;
-      RunSplit(source, cursor, task_->first_split + i, current);
-      if (current == 0) continue;
-      for (int64_t r = 0; r < n; ++r) {
-        RowState acc{o_[0] + r * v_stride_, m_[0][r], l_[0][r]};
-        FoldRow(acc, {o_[1] + r * v_stride_, m_[1][r], l_[1][r]}, v_stride_);
-        m_[0][r] = acc.m;
-        l_[0][r] = acc.l;
-      }
+      if (!RunSplit(task_->first_split + i, current)) continue;
+      if (current == 1) FoldSplit();
+      current = 1;
     }
+    if (current == 0) ClearOutput();
     if (task_->partial >= 0) return StorePartial();
-    for (int64_t r = 0; r < n; ++r) {
-      const int64_t row = task_->row_begin + r;
-      FinishRow<A>(*call_, task_->token_begin + row / call_->num_heads, row % call_->num_heads,
-                   {o_[0] + r * v_stride_, m_[0][r], l_[0][r]}, row_);
+    for (int64_t r = 0; r < task_->num_rows; ++r) {
+      FinishRow<A>(*call_, *task_, r, {o_[0] + r * v_stride_, m_[0][r], l_[0][r]}, row_);
     }
+  }
+
+  // The least that a row sees of those which the plan may leave in one task with these, so that what a row gets
+  // does not depend on how the plan cut them.
+  int64_t FewestKeys() const {
+    if (call_->is_per_token) return detail::NumKeys(task_->keys);
+    const int64_t first = task_->row_begin / detail::kMaxBlockRows * detail::kMaxBlockRows;
+    const int64_t last =
+        (std::min)(first + detail::kMaxBlockRows, task_->q_len * call_->unit_heads) - 1;
+    int64_t fewest = (std::numeric_limits<int64_t>::max)();
+    for (int64_t i = first / call_->unit_heads; i <= last / call_->unit_heads; ++i) {
+      int64_t seen = 0;
+      for (int set = 0; set < call_->num_key_sets; ++set) {
+        seen += detail::NumVisibleKeys(call_->keys[set], call_->causality,
+                                       detail::PlaceOfQuery(*call_, *task_, set, i));
+      }
+      fewest = (std::min)(fewest, seen);
+    }
+    return fewest;
+  }
+
+  void FoldSplit() {
+    for (int64_t r = 0; r < task_->num_rows; ++r) {
+      RowState acc{o_[0] + r * v_stride_, m_[0][r], l_[0][r]};
+      FoldRow(acc, {o_[1] + r * v_stride_, m_[1][r], l_[1][r]}, v_columns_);
+      m_[0][r] = acc.m;
+      l_[0][r] = acc.l;
+    }
+  }
+
+  void ClearState(int which) {
+    for (int64_t r = 0; r < padded_rows_; ++r) {
+      m_[which][r] = -std::numeric_limits<float>::infinity();
+      l_[which][r] = 0.0f;
+    }
+  }
+
+  void ClearOutput() {
+    std::memset(o_[0], 0, static_cast<size_t>(task_->num_rows * v_stride_) * sizeof(float));
   }
 
   void StorePartial() const {
@@ -97,8 +139,8 @@ class AttendBlock {
 
   // One query row as elements of the engine; the padding of staged rows is zero already.
   void LoadQuery(int64_t row, std::byte* to) const {
-    const int64_t token = task_->token_begin + row / call_->num_heads;
-    const int64_t head = row % call_->num_heads;
+    const int64_t token = task_->token_begin + row / call_->unit_heads;
+    const int64_t head = task_->head_begin + row % call_->unit_heads;
     for (const In<3>* part : {&call_->q_nope, &call_->q_pe}) {
       if (part->empty()) continue;
       const int64_t offset = token * part->stride[0] + head * part->stride[1];
@@ -108,129 +150,184 @@ class AttendBlock {
     }
   }
 
-  // Visible positions of every row, and what all rows see in common.
-  void FindVisible() {
-    all_see_ = {task_->key_begin, task_->key_end};
-    any_sees_ = {task_->key_end, task_->key_begin};
-    const bool has_list = call_->keys.has_indices();
-    const int64_t seq_len = has_list ? 0 : call_->keys.seq_lens(task_->seq);
-    for (int64_t r = 0; r < task_->num_rows; ++r) {
-      const int64_t i = (task_->row_begin + r) / call_->num_heads;
-      visible_[r] = has_list ? all_see_
-                             : detail::VisibleKeys(call_->keys, call_->causal, seq_len,
-                                                   task_->q_len, i, task_->token_begin + i);
-      all_see_.begin = (std::max)(all_see_.begin, visible_[r].begin);
-      all_see_.end = (std::min)(all_see_.end, visible_[r].end);
-      any_sees_.begin = (std::min)(any_sees_.begin, visible_[r].begin);
-      any_sees_.end = (std::max)(any_sees_.end, visible_[r].end);
+  // The sets' keys in a split, clipped to what rows of this block see. Tiles start at fixed places of the split;
+  // those that no row of this block sees are left out.
+  void Seek(int64_t split) {
+    for (int i = 0; i < call_->num_key_sets; ++i) {
+      const KeyRange keys = detail::SplitKeysOf(*task_, split, i);
+      const int64_t skipped = (std::max)(sets_[i].any_sees.begin - keys.begin, int64_t{0});
+      sets_[i].cursor.Seek(keys.begin + skipped / kTileKeys * kTileKeys,
+                           (std::min)(keys.end, sets_[i].any_sees.end));
     }
+    set_ = 0;
   }
 
-  // One split from scratch into o_[which], m_[which], l_[which].
-  void RunSplit(const RowSource<A>& source, KeyCursor& cursor, int64_t split, int which) {
-    const int64_t begin = task_->key_begin + split * task_->split_keys;
-    const int64_t end = (std::min)(begin + task_->split_keys, task_->key_end);
-    const SoftmaxState state{m_[which], l_[which], alpha_};
-    for (int64_t r = 0; r < padded_rows_; ++r) {
-      state.m[r] = -std::numeric_limits<float>::infinity();
-      state.l[r] = 0.0f;
-    }
-    // Tiles start at fixed places of the split; those that no row of this block sees are left out.
-    const int64_t skipped = (std::max)(any_sees_.begin - begin, int64_t{0});
-    cursor.Seek(begin + skipped / kTileKeys * kTileKeys, (std::min)(end, any_sees_.end));
-    Carry carry = Carry::kNone;
+  // The next tile of the split; count 0 when there are none left.
+  void Next(KeyTile& tile) {
+    sets_[set_].cursor.Next(tile);
+    while (tile.count == 0 && set_ + 1 < call_->num_key_sets) sets_[++set_].cursor.Next(tile);
+  }
+
+  // One split from scratch into o_[which], m_[which], l_[which]. False, and o_ as it was, if it has no keys for these rows.
+  bool RunSplit(int64_t split, int which) {
+    Seek(split);
     int current = 0;
-    cursor.Next(tiles_[current]);
+    Next(tiles_[current]);
+    if (tiles_[current].count == 0) return false;
+    ClearState(which);
+    const SoftmaxState state{m_[which], l_[which], alpha_};
+    Carry carry = Carry::kNone;
+    int set = tiles_[current].set;
     while (tiles_[current].count > 0) {
-      cursor.Next(tiles_[1 - current]);
-      source.Load(tiles_[current], tiles_[1 - current]);
-      RunTile(source, tiles_[current], tiles_[1 - current], carry, state, o_[which]);
+      KeyTile& tile = tiles_[current];
+      Next(tiles_[1 - current]);
+      if (tile.set != set) {
+        ScaleOutput(o_[which], call_->value_scale[set] / call_->value_scale[tile.set]);
+        set = tile.set;
+      }
+      sets_[set].source.Load(tile, tiles_[1 - current]);
+      RunTile(tile, tiles_[1 - current], carry, state, o_[which]);
       carry = Carry::kKeep;
       current = 1 - current;
     }
-    if (carry == Carry::kNone) {
-      std::memset(o_[which], 0, static_cast<size_t>(task_->num_rows * v_stride_) * sizeof(float));
+    ScaleOutput(o_[which], call_->value_scale[set] / call_->out_scale);
+    return true;
+  }
+
+  // Brings O from values stored at one tensor scale to those of another.
+  void ScaleOutput(float* o, float factor) const {
+    if (factor == 1.0f) return;
+    const F32 d;
+    for (int64_t r = 0; r < task_->num_rows; ++r, o += v_stride_) {
+      for (int64_t c = 0; c < v_columns_; c += kLanes) {
+        hn::Store(hn::Mul(hn::Load(d, o + c), hn::Set(d, factor)), d, o + c);
+      }
     }
   }
 
-  void RunTile(const RowSource<A>& source, KeyTile& tile, const KeyTile& next, Carry carry,
-               const SoftmaxState& state, float* o) {
+  void RunTile(KeyTile& tile, const KeyTile& next, Carry carry, const SoftmaxState& state,
+               float* o) {
+    const SetOfKeys<A>& set = sets_[tile.set];
     const int64_t tokens = RoundUp(tile.count, 2);
-    engine_.Score(source, tile, next, s_, padded_rows_);
-    const bool all_see_all =
-        all_see_.begin <= tile.begin && all_see_.end >= tile.begin + tile.count;
-    const bool is_masked = tokens != tile.count || (!HasList() && !all_see_all);
+    engine_.Score(set.source, tile, next, s_, padded_rows_);
+    const bool seen_by_all = set.IsSeenByAll(tile);
+    const bool is_masked = tokens != tile.count || !seen_by_all;
     if (is_masked) {
       FindMask(tile);
       MaskScores(s_, padded_rows_, tokens, mask_begin_, mask_end_, padded_rows_);
+      if (set.has_tree) MaskTree(tile);
     }
     // Few keys carry much weight each, and rounding errors do not average out.
-    const bool has_few_keys = task_->key_end - task_->key_begin <= call_->residual_keys;
-    uint32_t* residual = has_few_keys ? residual_ : nullptr;
-    const bool moved =
-        Softmax<A>(s_, padded_rows_, tokens, padded_rows_, call_->scale_log2, state, residual);
+    uint32_t* residual = fewest_keys_ <= call_->residual_keys ? residual_ : nullptr;
+    const bool moved = Softmax<A>(s_, padded_rows_, tokens, padded_rows_,
+                                  call_->scale_log2[tile.set], state, residual);
     if (moved && carry == Carry::kKeep) carry = Carry::kRescale;
     const auto* p = reinterpret_cast<const uint32_t*>(s_);
-    const DType type = source.value_type();
-    const int64_t isolated = is_masked && !HasList() ? IsolateNonFinite(type, tile) : 0;
-    engine_.Accumulate(type, carry, tile, tokens, v_stride_, p, padded_rows_, o, v_stride_,
+    const DType type = set.source.value_type();
+    const int64_t isolated = seen_by_all ? 0 : IsolateNonFinite(type, tile);
+    engine_.Accumulate(type, carry, tile, tokens, v_columns_, p, padded_rows_, o, v_stride_,
                        state.alpha);
     if (residual != nullptr) {
-      engine_.Accumulate(type, Carry::kKeep, tile, tokens, v_stride_, residual, padded_rows_, o,
+      if (call_->has_own_values) KeepFinite(type, tile);
+      engine_.Accumulate(type, Carry::kKeep, tile, tokens, v_columns_, residual, padded_rows_, o,
                          v_stride_, state.alpha);
     }
-    if (isolated > 0) AddIsolated(type, isolated, p, o);
+    if (isolated > 0) AddIsolated(type, tile, isolated, p, o);
   }
-
-  bool HasList() const { return call_->keys.has_indices(); }
 
   void FindMask(const KeyTile& tile) {
     const auto in_tile = [&tile](int64_t position) {
       const int64_t at = position - tile.begin;
       return static_cast<int32_t>((std::min)((std::max)(at, int64_t{0}), tile.count));
     };
+    const SetOfKeys<A>& set = sets_[tile.set];
     for (int64_t r = 0; r < padded_rows_; ++r) {
-      const bool is_row = r < task_->num_rows;
-      mask_begin_[r] = is_row && !HasList() ? in_tile(visible_[r].begin) : 0;
-      mask_end_[r] = !is_row ? 0 : static_cast<int32_t>(tile.count);
-      if (is_row && !HasList()) mask_end_[r] = in_tile(visible_[r].end);
+      // A tile of a list has live keys alone, all of them seen.
+      const bool sees_all = r < task_->num_rows && set.has_list;
+      const bool sees_range = r < task_->num_rows && !set.has_list;
+      mask_begin_[r] = sees_range ? in_tile(set.visible[r].begin) : 0;
+      mask_end_[r] = sees_range ? in_tile(set.visible[r].end)
+                                : static_cast<int32_t>(sees_all ? tile.count : 0);
+    }
+  }
+
+  bool IsSeenInTree(const KeyTile& tile, int64_t t, int64_t r) const {
+    const int64_t i = (task_->row_begin + r) / call_->unit_heads;
+    return call_->causality.SeesToken(detail::PlaceOfQuery(*call_, *task_, tile.set, i),
+                                      tile.begin + t);
+  }
+
+  // Keys of queries that are on no path of a row's.
+  void MaskTree(const KeyTile& tile) {
+    const int64_t first = (std::max)(sets_[tile.set].tree_begin - tile.begin, int64_t{0});
+    for (int64_t t = first; t < tile.count; ++t) {
+      for (int64_t r = 0; r < task_->num_rows; ++r) {
+        if (IsSeenInTree(tile, t, r)) continue;
+        s_[t * padded_rows_ + r] = -std::numeric_limits<float>::infinity();
+      }
     }
   }
 
   // A weight of 0 does not keep a NaN or Inf value out of a row (0 * NaN): where some rows do not see a
   // key whose value is not finite, that key is taken out of P x V and added for the rows that see it.
   int64_t IsolateNonFinite(DType type, KeyTile& tile) {
+    const KeyRange& all_see = sets_[tile.set].all_see;
     int64_t count = 0;
     for (int64_t t = 0; t < tile.count; ++t) {
       const int64_t position = tile.begin + t;
-      if (position >= all_see_.begin && position < all_see_.end) continue;
-      bool is_finite = true;
-      VisitStored<A>(type, [&](auto stored) {
-        is_finite = IsFinite(reinterpret_cast<const decltype(stored)*>(tile.rows[t]));
-      });
-      if (is_finite) continue;
-      isolated_[count++] = {t, tile.rows[t]};
-      tile.rows[t] = reinterpret_cast<const std::byte*>(zeros_);
+      if (position >= all_see.begin && position < all_see.end) continue;
+      if (IsFiniteValue(type, tile.values[t])) continue;
+      isolated_[count++] = {t, tile.values[t]};
+      tile.values[t] = reinterpret_cast<const std::byte*>(zeros_);
     }
     return count;
+  }
+
+  bool IsFiniteValue(DType type, const std::byte* value) const {
+    bool is_finite = true;
+    VisitStored<A>(type, [&](auto stored) {
+      is_finite = IsFinite(reinterpret_cast<const decltype(stored)*>(value));
+    });
+    return is_finite;
+  }
+
+  // What a weight lost may be 0 or below, and would make a NaN of an infinite value that the weight itself carried
+  // where it belongs. (Values that are part of their key give a score of that kind, and need no care.)
+  void KeepFinite(DType type, KeyTile& tile) const {
+    for (int64_t t = 0; t < tile.count; ++t) {
+      if (IsFiniteValue(type, tile.values[t])) continue;
+      Element* copy = staged_values_ + t * v_columns_;
+      VisitStored<A>(type, [&](auto stored) {
+        using Stored = decltype(stored);
+        const auto* value = reinterpret_cast<const Stored*>(tile.values[t]);
+        for (int64_t c = 0; c < v_columns_; ++c) {
+          const float x = ToFloat(value[c]);
+          copy[c] = x - x == 0.0f ? FromFloat<Element>(x) : Element{};
+        }
+      });
+      tile.values[t] = reinterpret_cast<const std::byte*>(copy);
+    }
   }
 
   template <class Stored>
   bool IsFinite(const Stored* row) const {
     const F32 d;
     VF acc = hn::Zero(d);
-    for (int64_t c = 0; c < v_stride_; c += kLanes) {
+    for (int64_t c = 0; c < v_columns_; c += kLanes) {
       const VF v = LoadFloats(row + c);
       acc = hn::Add(acc, hn::Sub(v, v));  // 0 where finite, else NaN
     }
     return hn::AllTrue(d, hn::Eq(acc, hn::Zero(d)));
   }
 
-  void AddIsolated(DType type, int64_t count, const uint32_t* p, float* o) const {
+  void AddIsolated(DType type, const KeyTile& tile, int64_t count, const uint32_t* p,
+                   float* o) const {
+    const bool has_tree = sets_[tile.set].has_tree;
     for (int64_t i = 0; i < count; ++i) {
       const int64_t t = isolated_[i].token;
       for (int64_t r = 0; r < task_->num_rows; ++r) {
         if (t < mask_begin_[r] || t >= mask_end_[r]) continue;
+        if (has_tree && !IsSeenInTree(tile, t, r)) continue;
         const float weight = A::Weight(p, padded_rows_, t, r);
         VisitStored<A>(type, [&](auto stored) {
           const auto* value = reinterpret_cast<const decltype(stored)*>(isolated_[i].row);
@@ -251,7 +348,9 @@ class AttendBlock {
   const AttendCall* call_ = nullptr;
   const AttendTask* task_ = nullptr;
   int64_t padded_rows_ = 0;
+  int64_t v_columns_ = 0;
   int64_t v_stride_ = 0;
+  int64_t fewest_keys_ = 0;
   float* s_;  // S^T, then P in place
   uint32_t* residual_ = nullptr;
   float* o_[2];
@@ -259,13 +358,15 @@ class AttendBlock {
   float* l_[2];
   float* alpha_;
   float* row_;
+  int64_t zeros_count_;
   float* zeros_;
   Element* staged_;
+  Element* staged_values_ = nullptr;
   int32_t* mask_begin_;
   int32_t* mask_end_;
   KeyRange* visible_;
-  KeyRange all_see_;
-  KeyRange any_sees_;
+  SetOfKeys<A>* sets_ = nullptr;
+  int set_ = 0;  // that the next tile comes from
   KeyTile tiles_[2];
   Isolated isolated_[kTileKeys];
 };
@@ -273,13 +374,13 @@ class AttendBlock {
 template <class Engine>
 void Attend(const AttendCall& call, const AttendTask& task, void* scratch) {
   Arena arena(scratch);
-  AttendBlock<Engine> block(arena, call.qk_dim, call.v_dim, task.num_rows);
+  AttendBlock<Engine> block(arena, call, task.num_rows);
   block.Run(call, task);
 }
 
 template <class Engine>
-size_t AttendScratchBytes(int64_t qk_dim, int64_t v_dim, int64_t max_rows) {
+size_t AttendScratchBytes(const detail::AttendShape& shape, int64_t max_rows) {
   Arena counting;
-  AttendBlock<Engine> block(counting, qk_dim, v_dim, max_rows);
+  AttendBlock<Engine> block(counting, shape, max_rows);
   return counting.bytes();
 }

@@ -3,6 +3,7 @@
 // of an engine:
 //
 //   Arithmetic                    element type, weights, column order of O
+//   kTileKeys                     keys of a tile, at most kMaxTileKeys
 //   Session                       an object of it exists while Score and Accumulate are called
 //   PaddedRows, OutputRows        rows that S, P and the softmax state, and that O have room for
 //   (arena, ...)                  carves its scratch, or counts it
@@ -12,11 +13,35 @@
 //
 // An engine knows registers or tiles, nothing about pages, masks, softmax or results.
 
+// Packs rows for ScoreStep, group by group. load(row, to) writes query row `row` as elements. Rows of
+// padding, and what `load` leaves of a row, are zero. `staging`: as many rows of `width` elements as the
+// largest group, zero in the columns of padding.
+template <class A, class LoadRow>
+void PackRows(int64_t num_rows, int64_t width, int64_t words, typename A::Element* staging,
+              const LoadRow& load, uint32_t* to) {
+  for (int64_t row = 0; row < num_rows;) {
+    const RowGroup group = NextGroup(num_rows - row);
+    for (int64_t i = 0; i < group.rows(); ++i) {
+      auto* query = staging + i * width;
+      if (row + i < num_rows) {
+        load(row + i, query);
+      } else {
+        std::memset(query, 0, static_cast<size_t>(width) * sizeof(*query));
+      }
+    }
+    PackGroup(reinterpret_cast<const uint32_t*>(staging), width / A::kWordElements, words, group,
+              to);
+    to += words / group.words * group.vectors * kLanes;
+    row += group.rows();
+  }
+}
+
 template <class A>
 class RegisterEngine {
  public:
   using Arithmetic = A;
   using Element = typename A::Element;
+  static constexpr int64_t kTileKeys = kRegisterTileKeys;
   struct Session {};
 
   // Every row group ends inside.
@@ -29,28 +54,12 @@ class RegisterEngine {
     q_ = arena.Take<uint32_t>(static_cast<size_t>(words));
   }
 
-  // load(row, to) writes query row `row` as elements. Rows of padding, and what `load` leaves of a row, are
-  // zero. `staging`: as many rows of padded width as the largest group, zero in the columns of padding.
+  // As PackRows; `staging` has rows of padded width.
   template <class LoadRow>
   void Pack(int64_t num_rows, int64_t words, Element* staging, const LoadRow& load) {
     num_rows_ = num_rows;
     words_ = words;
-    uint32_t* to = q_;
-    for (int64_t row = 0; row < num_rows;) {
-      const RowGroup group = NextGroup(num_rows - row);
-      for (int64_t i = 0; i < group.rows(); ++i) {
-        Element* query = staging + i * width_;
-        if (row + i < num_rows) {
-          load(row + i, query);
-        } else {
-          std::memset(query, 0, static_cast<size_t>(width_) * sizeof(Element));
-        }
-      }
-      PackGroup(reinterpret_cast<const uint32_t*>(staging), width_ / A::kWordElements, words, group,
-                to);
-      to += words / group.words * group.vectors * kLanes;
-      row += group.rows();
-    }
+    PackRows<A>(num_rows, width_, words, staging, load, q_);
   }
 
   // A step may score up to kScoreTokens - 1 rows more than the tile has: they are zeros.
@@ -64,20 +73,22 @@ class RegisterEngine {
       const std::byte* const* rows = source.LoadKeys(tile, next, t, step, widened);
       const std::byte* const* ahead =
           source.keys_in_place() && next.count > 0 ? next.rows + t : nullptr;
-      const auto score = is_short ? ScoreStep<A, 2> : ScoreStep<A, kScoreTokens>;
-      score(rows, ahead, q_, words_, num_rows_, s + t * s_stride, s_stride);
+      source.FetchValues(next, t, step);
+      const auto score =
+          is_short ? ScoreStep<A, 2, StoreScores> : ScoreStep<A, kScoreTokens, StoreScores>;
+      score(rows, ahead, q_, words_, num_rows_, StoreScores{s + t * s_stride, s_stride});
       t += step;
     }
   }
 
-  // `tokens` is a multiple of 2, `v_columns` of 64; rows of the tile past the live ones are zeros.
+  // `tokens` is a multiple of 2, `v_columns` of 64; values of the tile past the live ones are zeros.
   void Accumulate(DType row_type, Carry carry, const KeyTile& tile, int64_t tokens,
                   int64_t v_columns, const uint32_t* p, int64_t p_stride, float* o,
                   int64_t o_stride, const float* alpha) const {
     VisitStored<A>(row_type, [&](auto stored) {
-      AccumulateStored<A, decltype(stored)>(carry, static_cast<const std::byte* const*>(tile.rows),
-                                            tokens, v_columns, p, p_stride, num_rows_, o, o_stride,
-                                            alpha);
+      AccumulateStored<A, decltype(stored)>(
+          carry, static_cast<const std::byte* const*>(tile.values), tokens, v_columns, p, p_stride,
+          num_rows_, o, o_stride, alpha);
     });
   }
 

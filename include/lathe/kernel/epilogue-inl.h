@@ -42,10 +42,20 @@ void ScaleRow(const float* HWY_RESTRICT o, float factor, int64_t v_columns,
   }
 }
 
-// Writes out and lse of one row. `natural` is scratch of v_columns floats.
+// Where the query of a task's row stands in its sequence.
+inline int64_t PositionOf(const AttendCall& call, const AttendTask& task, int64_t i) {
+  if (!call.positions.empty()) return call.positions(task.token_begin + i);
+  const int64_t length = detail::PathLength(call.causality, detail::PlaceOfQuery(call, task, 0, i));
+  return call.causality.tree_mask.empty() ? length - 1 : (std::max)(length - 1, int64_t{0});
+}
+
+// Writes out and lse of row `r` of a task. `natural` is scratch of v_columns floats.
 template <class A>
-void FinishRow(const AttendCall& call, int64_t token, int64_t head, const RowState& row,
+void FinishRow(const AttendCall& call, const AttendTask& task, int64_t r, const RowState& row,
                float* natural) {
+  const int64_t i = (task.row_begin + r) / call.unit_heads;
+  const int64_t head = task.head_begin + (task.row_begin + r) % call.unit_heads;
+  const int64_t token = task.token_begin + i;
   constexpr double kLn2 = 0.693147180559945309417;
   // l counts no key, or only keys of score -inf. (NaN is neither: it goes through.)
   const bool is_empty = row.l == 0.0f;
@@ -61,13 +71,16 @@ void FinishRow(const AttendCall& call, int64_t token, int64_t head, const RowSta
     std::memset(out, 0, static_cast<size_t>(call.v_dim) * SizeOf(call.out.dtype));
     return;
   }
-  double factor = static_cast<double>(call.value_scale) / static_cast<double>(row.l);
+  double factor = static_cast<double>(call.out_scale) / static_cast<double>(row.l);
   if (!call.attn_sink.empty()) {
     const double sink = static_cast<double>(call.attn_sink.data[head * call.attn_sink.stride[0]]);
     factor /= 1.0 + std::exp(sink - lse2 * kLn2);
   }
-  const int64_t v_columns = detail::PartialStride(call.v_dim);
+  const int64_t v_columns = detail::PartialColumns(call.v_dim);
   ScaleRow<A>(row.o, static_cast<float>(factor), v_columns, natural);
+  if (call.out_rope.is_given()) {
+    RopeRow(call.out_rope, PositionOf(call, task, i), call.v_dim, natural);
+  }
   Convert(DType::kFloat32, reinterpret_cast<const std::byte*>(natural), call.out.dtype, out,
           call.v_dim);
 }
@@ -92,6 +105,7 @@ LATHE_INLINE Partial PartialAt(float* base, int64_t num_rows, int64_t v_stride) 
 template <class A>
 void Fold(const AttendCall& call, const detail::FoldTask& fold) {
   const detail::AttendTask& task = fold.task;
+  const int64_t v_columns = detail::PartialColumns(call.v_dim);
   const int64_t v_stride = detail::PartialStride(call.v_dim);
   const int64_t partial_floats = detail::PartialFloats(task.num_rows, call.v_dim);
   float* base = call.partials + task.partial;
@@ -100,12 +114,10 @@ void Fold(const AttendCall& call, const detail::FoldTask& fold) {
     RowState acc = first.Row(r, v_stride);
     for (int64_t i = 1; i < task.num_splits; ++i) {
       const Partial next = PartialAt(base + i * partial_floats, task.num_rows, v_stride);
-      FoldRow(acc, next.Row(r, v_stride), v_stride);
+      FoldRow(acc, next.Row(r, v_stride), v_columns);
     }
     // The second partial's row has been folded: its place serves as scratch.
     float* scratch = PartialAt(base + partial_floats, task.num_rows, v_stride).o;
-    const int64_t row = task.row_begin + r;
-    FinishRow<A>(call, task.token_begin + row / call.num_heads, row % call.num_heads, acc,
-                 scratch + r * v_stride);
+    FinishRow<A>(call, task, r, acc, scratch + r * v_stride);
   }
 }

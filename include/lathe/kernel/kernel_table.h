@@ -9,10 +9,16 @@
 
 #include "lathe/base/keys.h"
 #include "lathe/base/lse.h"
+#include "lathe/base/rope.h"
 #include "lathe/base/types.h"
 #include "lathe/base/view.h"
+#include "lathe/indexer_logits.h"
+#include "lathe/kernel/compress_batch.h"
+#include "lathe/kernel/topk_row.h"
+#include "lathe/kernel/visibility.h"
 #include "lathe/latent_cache.h"
 #include "lathe/merge_states.h"
+#include "lathe/query_prep.h"
 
 namespace lathe {
 namespace detail {
@@ -24,55 +30,102 @@ constexpr int64_t kSplitUnit = 128;
 constexpr int64_t kMaxBlockRows = 128;
 constexpr int64_t kRowGroup = 32;
 
+// KeySets that a row's one softmax runs over.
+constexpr int kMaxKeySets = 2;
+
 // Which element type the products take.
 enum class Engine : uint8_t { kFloat32, kBFloat16 };
 constexpr size_t kNumEngines = 2;
 
-// One RunMlaDecode, the same for all of its tasks.
-struct AttendCall {
-  int64_t num_heads = 0;
-  int64_t qk_dim = 0;  // D, columns of a key row
-  int64_t v_dim = 0;   // Dv, columns of the value
-  float scale_log2 =
-      0.0f;  // softmax_scale * log2(e) * tensor scale: scores live in the exp2 domain
-  float value_scale = 1.0f;  // tensor scale of the cache, put on the output
-  bool causal = true;
+// Columns of the rows that a call reads. Values are the first v_dim columns of key rows, unless they are rows of
+// their own.
+struct AttendShape {
+  int64_t qk_dim = 0;  // D
+  int64_t v_dim = 0;   // Dv
+  bool has_own_values = false;
+};
+
+// One RunMlaDecode or RunPrefill, the same for all of its tasks.
+struct AttendCall : AttendShape {
+  int64_t unit_heads = 0;  // heads that attend over the same keys
+  Causality causality = {};
   int64_t residual_keys = 0;  // rows with at most so many keys get back what rounding takes of P
 
   In<3> q_nope = {};  // [T, H, D], or [T, H, kv_lora_rank] with
   In<3> q_pe = {};    // [T, H, qk_rope_head_dim]
-  KeySet keys = {};
+  KeySet keys[kMaxKeySets] = {};
+  int num_key_sets = 1;
+  // With own values keys[0] has but a format and a window, and its rows lie here.
+  In<3> k = {};                    // [S, H / unit_heads, D]
+  In<3> v = {};                    // [S, H / unit_heads, Dv]
+  IndexView<1> kv_start_loc = {};  // [B+1]
+  bool is_per_token = false;       // a task's rows belong to one token: some set is an index list
+  float scale_log2[kMaxKeySets] = {};  // softmax_scale * log2(e) * tensor scale: scores live in the
+                                       // exp2 domain
+  float value_scale[kMaxKeySets] = {1.0f, 1.0f};  // tensor scales
+  float out_scale = 1.0f;  // the value scale that accumulated rows still lack
 
   View<const float, 1> attn_sink = {};
+  Rope out_rope = {};
+  IndexView<1> positions = {};  // [T], or of tokens at the end of keys[0].seq_lens
   Out<3> out = {};
   View<float, 2> lse = {};
   LsePolicy lse_policy = {};
 
   float* partials = nullptr;
+
+  LATHE_INLINE int64_t SeqLen(int set, int64_t seq) const {
+    return has_own_values ? kv_start_loc(seq + 1) - kv_start_loc(seq) : keys[set].seq_lens(seq);
+  }
 };
 
-// Rows [row_begin, row_begin + num_rows) of one sequence's q_len * H query rows (token-major: row r is
-// head r % H of query r / H) against `num_splits` consecutive key splits. A split is `split_keys` keys of
-// the sequence's range [key_begin, key_end): positions, or entries of an index list (then all rows
-// belong to one token).
+// Rows [row_begin, row_begin + num_rows) of the q_len * unit_heads query rows of one sequence that share keys
+// (token-major: row r is head head_begin + r % unit_heads of query r / unit_heads) against `num_splits`
+// consecutive key splits. A split is `split_keys` keys of the ranges `keys`, one of each set, laid end to end:
+// keys of the sequence, or entries of an index list (then all rows belong to one token).
 struct AttendTask {
   int64_t seq = 0;
+  int64_t head_begin = 0;
   int64_t token_begin = 0;  // first query row of the sequence, in [0, T)
   int64_t q_len = 0;
   int64_t row_begin = 0;
   int64_t num_rows = 0;
-  int64_t key_begin = 0;
-  int64_t key_end = 0;
+  KeyRange keys[kMaxKeySets] = {};
   int64_t split_keys = 0;
   int64_t first_split = 0;
   int64_t num_splits = 0;
   int64_t partial = -1;  // where in AttendCall::partials to store the result, or -1: all splits are
                          // here, write out and lse
+  int64_t work = 0;      // about rows * keys
 };
 
+LATHE_INLINE QueryPlace PlaceOfQuery(const AttendCall& call, const AttendTask& task, int set,
+                                     int64_t i) {
+  return {call.SeqLen(set, task.seq), task.q_len, i, task.token_begin + i};
+}
+
+LATHE_INLINE int64_t NumKeys(const KeyRange (&keys)[kMaxKeySets]) {
+  int64_t num_keys = 0;
+  for (const KeyRange& range : keys) num_keys += NumKeys(range);
+  return num_keys;
+}
+
+// The keys of one set that lie in a split; empty when none do.
+LATHE_INLINE KeyRange SplitKeysOf(const AttendTask& task, int64_t split, int set) {
+  int64_t before = 0;
+  for (int i = 0; i < set; ++i) before += NumKeys(task.keys[i]);
+  const int64_t begin = split * task.split_keys - before;
+  const int64_t end = begin + task.split_keys;
+  const int64_t num_keys = NumKeys(task.keys[set]);
+  const int64_t first = task.keys[set].begin;
+  return {first + (begin > 0 ? begin : 0), first + (end < num_keys ? end : num_keys)};
+}
+
 // A partial result of n rows: O [n][v_stride], then m [n], then l [n], float32. O is unnormalised,
-// m the row maximum (exp2 domain), l the sum.
-constexpr int64_t PartialStride(int64_t v_dim) { return (v_dim + 63) / 64 * 64; }
+// m the row maximum (exp2 domain), l the sum. Rows of O have whole vectors, and lie a line further apart: at
+// 2048 bytes the rows of a tile would all fall into two sets of L1.
+constexpr int64_t PartialColumns(int64_t v_dim) { return (v_dim + 63) / 64 * 64; }
+constexpr int64_t PartialStride(int64_t v_dim) { return PartialColumns(v_dim) + 16; }
 constexpr int64_t PartialFloats(int64_t num_rows, int64_t v_dim) {
   return (num_rows * (PartialStride(v_dim) + 2) + 15) / 16 * 16;
 }
@@ -93,15 +146,86 @@ struct GatherTask {
   int64_t count = 0;
 };
 
+// One ComputeIndexerLogits.
+struct IndexerCall {
+  int64_t num_heads = 0;
+  int64_t width = 0;
+  float scale = 1.0f;  // of the whole cache
+  IndexerInputs inputs = {};
+  KeySet keys = {};  // the pages of inputs
+  View<float, 2> logits = {};
+  bool fill = false;
+};
+
+// Rows [row_begin, row_begin + num_rows) of a sequence's q_len (one, if there are candidate blocks) against
+// the keys [key_begin, key_end), as far as each sees them. Of the cells to fill, the first task of the rows
+// owns those before, the last task those after its keys.
+struct IndexerTask {
+  int64_t seq = 0;
+  int64_t token_begin = 0;  // first row of the sequence, in [0, T)
+  int64_t q_len = 0;
+  int64_t row_begin = 0;
+  int64_t num_rows = 0;
+  int64_t key_begin = 0;
+  int64_t key_end = 0;
+  bool is_first = false;
+  bool is_last = false;
+};
+
+// One IndexerTopk: the call to Topk that it stands for, without scores.
+struct IndexerTopkCall {
+  IndexerCall scores = {};
+  TopkArgs out = {};
+  TopkOptions options = {};
+  int64_t max_keys = 0;  // of a row
+};
+// Columns that one item of KernelTable::pool_columns pools: whole cache lines of rows of any type.
+constexpr int64_t kPoolColumns = 64;
+constexpr int64_t NumPoolBlocks(int64_t head_dim) {
+  return (head_dim + kPoolColumns - 1) / kPoolColumns;
+}
+
 struct KernelTable {
   bool native_bf16 = false;  // has the kBFloat16 engine
-  size_t (*attend_scratch_bytes[kNumEngines])(int64_t qk_dim, int64_t v_dim, int64_t max_rows) = {};
+  size_t (*attend_scratch_bytes[kNumEngines])(const AttendShape&, int64_t max_rows) = {};
   void (*attend[kNumEngines])(const AttendCall&, const AttendTask&, void* scratch) = {};
   void (*fold[kNumEngines])(const AttendCall&, const FoldTask&) = {};
+  size_t (*indexer_scratch_bytes[kNumEngines])(int64_t num_heads, int64_t width,
+                                               int64_t max_rows) = {};
+  void (*index_logits[kNumEngines])(const IndexerCall&, const IndexerTask&, void* scratch) = {};
+  size_t (*indexer_topk_scratch_bytes[kNumEngines])(int64_t num_heads, int64_t width,
+                                                    int64_t max_rows, int64_t max_keys,
+                                                    int64_t k) = {};
+  // `part`: null, or what becomes of a range of one row's keys.
+  void (*index_topk[kNumEngines])(const IndexerTopkCall&, const IndexerTask&, void* scratch,
+                                  TopkCandidates* part) = {};
+  void (*merge_index_topk)(const IndexerTopkCall&, const IndexerTask&, const TopkCandidates* parts,
+                           int64_t num_parts) = nullptr;
+  void (*list_index_keys)(const IndexerTopkCall&, const IndexerTask&) = nullptr;
   void (*write_latents)(const LatentWriteArgs&, bool power_of_two_scales, int64_t token_begin,
                         int64_t token_end) = nullptr;
   void (*gather_latents)(const LatentGatherArgs&, const GatherTask&) = nullptr;
   void (*merge)(const MergeStatesArgs&, int64_t row_begin, int64_t row_end) = nullptr;  // of T * H
+  void (*prepare_queries)(const QueryPrepArgs&, const QueryPrepOptions&, int64_t row_begin,
+                          int64_t row_end) = nullptr;  // of T * H
+  void (*select_topk)(const TopkArgs&, const TopkOptions&, int64_t row,
+                      TopkCandidates scratch) = nullptr;
+  void (*select_topk_part)(const TopkArgs&, const TopkOptions&, int64_t row, int64_t part,
+                           int64_t num_parts, TopkCandidates scratch,
+                           TopkCandidates* out) = nullptr;
+  void (*merge_topk_parts)(const TopkArgs&, const TopkOptions&, int64_t row,
+                           const TopkCandidates* parts, int64_t num_parts,
+                           TopkCandidates scratch) = nullptr;
+  // Entries [begin, end), pooled into row `stats_row` of call.stats one after another and written.
+  void (*compress)(const CompressCall& call, int64_t begin, int64_t end,
+                   int64_t stats_row) = nullptr;
+  // Column blocks [begin, end) of all entries', pooled into the row of stats with the entry's number.
+  void (*pool_columns)(const CompressCall& call, int64_t begin, int64_t end) = nullptr;
+  // Entries that are pooled, written.
+  void (*finish_entries)(const CompressCall& call, int64_t begin, int64_t end) = nullptr;
+  void (*save_states)(const CompressCall& call, int64_t token_begin, int64_t token_end) = nullptr;
+  void (*merge_compressed)(const CompressedMergeArgs& args, const CompressedMergeOptions& options,
+                           int64_t begin, int64_t end) = nullptr;
 };
 
 }  // namespace detail

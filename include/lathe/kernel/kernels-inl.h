@@ -10,9 +10,12 @@
 #include "hwy/highway.h"
 #include "lathe/arch/x86_amx.h"
 #include "lathe/base/arena.h"
+#include "lathe/base/row_transform.h"
 #include "lathe/cache/code_tables.h"
 #include "lathe/cache/formats.h"
+#include "lathe/kernel/indexer_visibility.h"
 #include "lathe/kernel/kernel_table.h"
+#include "lathe/kernel/topk_row.h"
 #include "lathe/kernel/visibility.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -23,21 +26,27 @@ namespace hn = hwy::HWY_NAMESPACE;
 // clang-format off
 #include "lathe/kernel/vector-inl.h"
 #include "lathe/kernel/convert-inl.h"
+#include "lathe/kernel/row_transform-inl.h"
 #include "lathe/cache/token_row-inl.h"
 #include "lathe/cache/decode-inl.h"
 #include "lathe/cache/quantize-inl.h"
 #include "lathe/cache/formats-inl.h"
 #include "lathe/kernel/latent_write-inl.h"
 #include "lathe/kernel/latent_gather-inl.h"
+#include "lathe/kernel/query_prep-inl.h"
 #include "lathe/kernel/merge-inl.h"
+#include "lathe/kernel/topk-inl.h"
+#include "lathe/kernel/topk_write-inl.h"
 #include "lathe/kernel/exp2-inl.h"
 #include "lathe/kernel/four_words-inl.h"
+#include "lathe/kernel/compress-inl.h"
 #include "lathe/kernel/arithmetic-inl.h"
 #include "lathe/kernel/score-inl.h"
 #include "lathe/kernel/softmax-inl.h"
 #include "lathe/kernel/accumulate-inl.h"
 #include "lathe/kernel/key_cursor-inl.h"
 #include "lathe/kernel/row_source-inl.h"
+#include "lathe/kernel/set_of_keys-inl.h"
 #include "lathe/kernel/engine-inl.h"
 #if HWY_TARGET == LATHE_TILE_TARGET
 #include "lathe/kernel/transpose-inl.h"
@@ -46,6 +55,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 #endif
 #include "lathe/kernel/epilogue-inl.h"
 #include "lathe/kernel/attend-inl.h"
+#include "lathe/kernel/indexer_logits-inl.h"
+#include "lathe/kernel/indexer_topk-inl.h"
 // clang-format on
 
 template <class Engine>
@@ -55,6 +66,10 @@ constexpr void AddEngine(detail::KernelTable& table) {
   table.attend_scratch_bytes[kIndex] = AttendScratchBytes<Engine>;
   table.attend[kIndex] = Attend<Engine>;
   table.fold[kIndex] = Fold<A>;
+  table.indexer_scratch_bytes[kIndex] = IndexerScratchBytes<A>;
+  table.index_logits[kIndex] = IndexLogits<A>;
+  table.indexer_topk_scratch_bytes[kIndex] = IndexerTopkScratchBytes<A>;
+  table.index_topk[kIndex] = IndexTopk<A>;
 }
 
 constexpr detail::KernelTable MakeKernels() {
@@ -62,6 +77,17 @@ constexpr detail::KernelTable MakeKernels() {
   table.write_latents = WriteLatents;
   table.gather_latents = GatherLatents;
   table.merge = Merge;
+  table.prepare_queries = PrepareQueryRows;
+  table.select_topk = SelectTopk;
+  table.select_topk_part = SelectTopkPart;
+  table.merge_topk_parts = MergeTopkParts;
+  table.merge_index_topk = MergeIndexTopk;
+  table.list_index_keys = ListIndexKeys;
+  table.compress = CompressEntries;
+  table.pool_columns = PoolColumns;
+  table.finish_entries = FinishEntries;
+  table.save_states = SaveStates;
+  table.merge_compressed = MergeCompressedEntries;
   AddEngine<RegisterEngine<FloatArithmetic>>(table);
 #if HWY_NATIVE_DOT_BF16
   AddEngine<RegisterEngine<BFloat16Arithmetic>>(table);
@@ -79,12 +105,12 @@ inline const detail::KernelTable& Kernels() {
 
 // Query rows of a sequence up to which registers beat tiles, which always compute 16 rows. It must
 // be the sequence's own number: were it that of a task, cutting row blocks would change results.
-constexpr int64_t kMaxRegisterRows = 8;
+constexpr int64_t kMaxRegisterRows = 5;
 
 template <class Tile>
 void AttendOnTiles(const AttendCall& call, const AttendTask& task, void* scratch) {
 #if HWY_NATIVE_DOT_BF16
-  const int64_t rows = call.keys.has_indices() ? call.num_heads : task.q_len * call.num_heads;
+  const int64_t rows = (call.is_per_token ? 1 : task.q_len) * call.unit_heads;
   if (rows <= kMaxRegisterRows) {
     return Attend<RegisterEngine<BFloat16Arithmetic>>(call, task, scratch);
   }
@@ -93,11 +119,11 @@ void AttendOnTiles(const AttendCall& call, const AttendTask& task, void* scratch
 }
 
 template <class Tile>
-size_t AttendOnTilesScratchBytes(int64_t qk_dim, int64_t v_dim, int64_t max_rows) {
-  size_t bytes = AttendScratchBytes<TileEngine<Tile>>(qk_dim, v_dim, max_rows);
+size_t AttendOnTilesScratchBytes(const detail::AttendShape& shape, int64_t max_rows) {
+  size_t bytes = AttendScratchBytes<TileEngine<Tile>>(shape, max_rows);
 #if HWY_NATIVE_DOT_BF16
-  bytes = (std::max)(
-      bytes, AttendScratchBytes<RegisterEngine<BFloat16Arithmetic>>(qk_dim, v_dim, max_rows));
+  bytes =
+      (std::max)(bytes, AttendScratchBytes<RegisterEngine<BFloat16Arithmetic>>(shape, max_rows));
 #endif
   return bytes;
 }

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Latent write: each token's kv_c and k_pe become one record at its slot.
+// Latent write: each token's kv_c and k_pe, transformed if asked for, become one record at its slot.
+
+LATHE_INLINE TokenRow RowOf(const LatentWriteArgs& args, int64_t token) {
+  const auto row = [token](const In<2>& part) {
+    if (part.empty()) return part.data;
+    return part.data + token * part.stride[0] * static_cast<int64_t>(SizeOf(part.dtype));
+  };
+  return TokenRow{args.kv_c.dtype, row(args.kv_c), args.kv_c.extent[1],
+                  args.k_pe.dtype, row(args.k_pe), args.k_pe.extent[1]};
+}
 
 template <class Format>
 void WriteTokens(const LatentWriteArgs& args, const ScaleRule& rule, int64_t token_begin,
                  int64_t token_end) {
   const MutablePagedCache& cache = args.cache;
-  const auto row = [](const In<2>& part, int64_t token) {
-    if (part.empty()) return part.data;
-    return part.data + token * part.stride[0] * static_cast<int64_t>(SizeOf(part.dtype));
-  };
   for (int64_t token = token_begin; token < token_end; ++token) {
     const int64_t slot = args.slot_mapping(token);
     if (slot < 0) continue;
@@ -16,17 +21,48 @@ void WriteTokens(const LatentWriteArgs& args, const ScaleRule& rule, int64_t tok
     std::byte* record = page + slot % cache.block_size * cache.row_stride;
     std::byte* side =
         page + cache.block_size * cache.row_stride + slot % cache.block_size * Format::kSideBytes;
-    EncodeRecord(Format{},
-                 TokenRow{args.kv_c.dtype, row(args.kv_c, token), args.kv_c.extent[1],
-                          args.k_pe.dtype, row(args.k_pe, token), args.k_pe.extent[1]},
-                 rule, record, Format::kSideBytes > 0 ? side : nullptr);
+    EncodeRecord(Format{}, RowOf(args, token), rule, record,
+                 Format::kSideBytes > 0 ? side : nullptr);
+  }
+}
+
+inline void WritePlain(const LatentWriteArgs& args, bool power_of_two_scales, int64_t token_begin,
+                       int64_t token_end) {
+  VisitFormat(args.cache.format, [&](auto tag) {
+    WriteTokens<typename decltype(tag)::Type>(args, {power_of_two_scales, args.cache.scale},
+                                              token_begin, token_end);
+  });
+}
+
+// A row of both parts: each has a step of its own.
+inline void TransformParts(const LatentWriteArgs& args, int64_t position, float* row) {
+  const int64_t c_width = args.kv_c.extent[1], pe_width = args.k_pe.extent[1];
+  if (pe_width == 0) return TransformRow(args.transform, position, c_width, row);
+  NormRow(args.transform.norm, c_width, row);
+  RopeRow(args.transform.rope, position, pe_width, row + c_width);
+  if (args.transform.round_to_bfloat16) RoundRowToBFloat16(c_width + pe_width, row);
+}
+
+// Each row goes through scratch and is written from there as a float32 row without parts.
+HWY_NOINLINE inline void WriteTransformed(const LatentWriteArgs& args, bool power_of_two_scales,
+                                          int64_t token_begin, int64_t token_end) {
+  HWY_ALIGN float scratch[kMaxTransformWidth];
+  const int64_t width = args.kv_c.extent[1] + args.k_pe.extent[1];
+  LatentWriteArgs write;
+  write.kv_c = Packed(scratch, 1, width);
+  write.cache = args.cache;
+  for (int64_t token = token_begin; token < token_end; ++token) {
+    const int64_t slot = args.slot_mapping(token);
+    if (slot < 0) continue;
+    RowOf(args, token).Load(0, width, scratch);
+    TransformParts(args, args.transform.rope.is_given() ? args.positions(token) : 0, scratch);
+    write.slot_mapping = Packed(&slot, 1);
+    WritePlain(write, power_of_two_scales, 0, 1);
   }
 }
 
 inline void WriteLatents(const LatentWriteArgs& args, bool power_of_two_scales, int64_t token_begin,
                          int64_t token_end) {
-  VisitFormat(args.cache.format, [&](auto tag) {
-    WriteTokens<typename decltype(tag)::Type>(args, {power_of_two_scales, args.cache.scale},
-                                              token_begin, token_end);
-  });
+  const auto write = args.transform.is_identity() ? WritePlain : WriteTransformed;
+  write(args, power_of_two_scales, token_begin, token_end);
 }

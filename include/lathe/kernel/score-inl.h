@@ -33,6 +33,26 @@ LATHE_INLINE RowGroup NextGroup(int64_t left) {
   return {1, 4};
 }
 
+#if HWY_TARGET != HWY_SCALAR
+// 4 x 4 words transposed.
+LATHE_INLINE void TransposeWords4(const uint32_t* HWY_RESTRICT from, int64_t from_stride,
+                                  uint32_t* HWY_RESTRICT to, int64_t to_stride) {
+  const hn::FixedTag<uint32_t, 4> d;
+  const hn::Repartition<uint64_t, decltype(d)> d64;
+  const auto row0 = hn::LoadU(d, from), row1 = hn::LoadU(d, from + from_stride);
+  const auto row2 = hn::LoadU(d, from + 2 * from_stride);
+  const auto row3 = hn::LoadU(d, from + 3 * from_stride);
+  const auto low01 = hn::BitCast(d64, hn::InterleaveLower(d, row0, row1));
+  const auto low23 = hn::BitCast(d64, hn::InterleaveLower(d, row2, row3));
+  const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(d, row0, row1));
+  const auto high23 = hn::BitCast(d64, hn::InterleaveUpper(d, row2, row3));
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, low01, low23)), d, to);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, low01, low23)), d, to + to_stride);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, high01, high23)), d, to + 2 * to_stride);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, high01, high23)), d, to + 3 * to_stride);
+}
+#endif
+
 // Packs the rows of a group, `stride` words apart, into [words / group.words][row][group.words]. A few
 // words of all rows at a time: word by word through one row touches more lines than L1 holds.
 inline void PackGroup(const uint32_t* HWY_RESTRICT rows, int64_t stride, int64_t words,
@@ -40,7 +60,16 @@ inline void PackGroup(const uint32_t* HWY_RESTRICT rows, int64_t stride, int64_t
   const int64_t lanes = group.vectors * kLanes;
   for (int64_t begin = 0; begin < words; begin += kScoreWords) {
     uint32_t* to = packed + begin / group.words * lanes;
-    for (int64_t row = 0; row < group.rows(); ++row, to += group.words) {
+    int64_t row = 0;
+#if HWY_TARGET != HWY_SCALAR
+    for (; group.words == 1 && row < lanes; row += 4, to += 4) {
+      const uint32_t* from = rows + row * stride + begin;
+      for (int64_t w = 0; w < kScoreWords; w += 4) {
+        TransposeWords4(from + w, stride, to + w * lanes, lanes);
+      }
+    }
+#endif
+    for (; row < group.rows(); ++row, to += group.words) {
       const uint32_t* from = rows + row * stride + begin;
       for (int64_t w = 0; w < kScoreWords; ++w) {
         to[w / group.words * lanes + w % group.words] = from[w];
@@ -66,40 +95,33 @@ LATHE_INLINE VF AddNeighbours(VF x, VF y) {
   return hn::Add(hn::ConcatEven(F32(), y, x), hn::ConcatOdd(F32(), y, x));
 }
 
-// Stores the sums of kTokens tokens: vector v of row group at s + v * kLanes, tokens s_stride apart.
-template <int kTokens, int kVectors, int kWords>
-LATHE_INLINE void StoreScores(const VF (&acc)[kTokens][2], float* s, int64_t s_stride) {
-  const F32 d;
-  if constexpr (kVectors == 2) {
+// What becomes of a group's scores is the sink's business, which gets them in registers:
+//
+//   sink.template Take<kTokens, kVectors, kWords>(acc, row)
+//
+// acc[t][0] and acc[t][1] are the sums of token t: of the first and the second kLanes rows from `row` on
+// if kVectors is 2, else two halves of one vector of sums, whose kWords neighbours belong to one row.
+
+// Adds up the halves of kTokens tokens, kWords of them side by side: f(t, sums) gets the kLanes / kWords
+// rows of token t, `sums` in memory.
+template <int kTokens, int kWords, class F>
+LATHE_INLINE void ForEachNarrow(const VF (&acc)[kTokens][2], const F& f) {
+  constexpr int64_t kRows = kLanes / kWords;
+  HWY_ALIGN float sums[kLanes];
+  LATHE_UNROLL
+  for (int t = 0; t < kTokens; t += kWords) {
+    VF sum[4];
     LATHE_UNROLL
-    for (int t = 0; t < kTokens; ++t) {
-      hn::StoreU(acc[t][0], d, s + t * s_stride);
-      hn::StoreU(acc[t][1], d, s + t * s_stride + kLanes);
+    for (int j = 0; j < kWords; ++j) {
+      const int token = t + j < kTokens ? t + j : kTokens - 1;
+      sum[j] = hn::Add(acc[token][0], acc[token][1]);
     }
-  } else if constexpr (kWords == 1) {
+    VF all = AddNeighbours(sum[0], sum[1]);
+    if constexpr (kWords == 4) all = AddNeighbours(all, AddNeighbours(sum[2], sum[3]));
+    hn::Store(all, F32(), sums);
     LATHE_UNROLL
-    for (int t = 0; t < kTokens; ++t) {
-      hn::StoreU(hn::Add(acc[t][0], acc[t][1]), d, s + t * s_stride);
-    }
-  } else {
-    constexpr int64_t kRows = kLanes / kWords;
-    HWY_ALIGN float sums[kLanes];
-    LATHE_UNROLL
-    for (int t = 0; t < kTokens; t += kWords) {
-      VF sum[4];
-      LATHE_UNROLL
-      for (int j = 0; j < kWords; ++j) {
-        const int token = t + j < kTokens ? t + j : kTokens - 1;
-        sum[j] = hn::Add(acc[token][0], acc[token][1]);
-      }
-      VF all = AddNeighbours(sum[0], sum[1]);
-      if constexpr (kWords == 4) all = AddNeighbours(all, AddNeighbours(sum[2], sum[3]));
-      hn::Store(all, d, sums);
-      LATHE_UNROLL
-      for (int j = 0; j < kWords; ++j) {
-        if (t + j < kTokens)
-          std::memcpy(s + (t + j) * s_stride, sums + j * kRows, sizeof(float) * kRows);
-      }
+    for (int j = 0; j < kWords; ++j) {
+      if (t + j < kTokens) f(t + j, sums + j * kRows);
     }
   }
 }
@@ -127,12 +149,40 @@ LATHE_INLINE void ScoreFourWords(const std::byte* const (&k)[kTokens], int64_t a
   }
 }
 
+// Stores S^T: row r of token t at s + t * stride + r.
+struct StoreScores {
+  float* s;
+  int64_t stride;
+
+  template <int kTokens, int kVectors, int kWords>
+  LATHE_INLINE void Take(const VF (&acc)[kTokens][2], int64_t row) const {
+    const F32 d;
+    float* to = s + row;
+    if constexpr (kVectors == 2) {
+      LATHE_UNROLL
+      for (int t = 0; t < kTokens; ++t) {
+        hn::StoreU(acc[t][0], d, to + t * stride);
+        hn::StoreU(acc[t][1], d, to + t * stride + kLanes);
+      }
+    } else if constexpr (kWords == 1) {
+      LATHE_UNROLL
+      for (int t = 0; t < kTokens; ++t) {
+        hn::StoreU(hn::Add(acc[t][0], acc[t][1]), d, to + t * stride);
+      }
+    } else {
+      ForEachNarrow<kTokens, kWords>(acc, [to, this](int t, const float* sums) {
+        std::memcpy(to + t * stride, sums, sizeof(float) * kLanes / kWords);
+      });
+    }
+  }
+};
+
 // One group of query rows against kTokens keys. With kPrefetch the same places of the next tile's rows
 // are fetched in the order in which they will be read.
-template <class A, int kTokens, int kVectors, int kWords, bool kPrefetch>
+template <class A, int kTokens, int kVectors, int kWords, bool kPrefetch, class Sink>
 LATHE_INLINE void ScoreTokens(const std::byte* const* rows, const std::byte* const* next,
-                              const uint32_t* HWY_RESTRICT q, int64_t words, float* s,
-                              int64_t s_stride) {
+                              const uint32_t* HWY_RESTRICT q, int64_t words, int64_t row,
+                              const Sink& sink) {
   const U32 du;
   const std::byte* k[kTokens];
   VF acc[kTokens][2];
@@ -168,38 +218,36 @@ LATHE_INLINE void ScoreTokens(const std::byte* const* rows, const std::byte* con
       }
     }
   }
-  StoreScores<kTokens, kVectors, kWords>(acc, s, s_stride);
+  sink.template Take<kTokens, kVectors, kWords>(acc, row);
 }
 
-template <class A, int kTokens, bool kPrefetch>
+template <class A, int kTokens, bool kPrefetch, class Sink>
 LATHE_INLINE void ScoreGroup(RowGroup group, const std::byte* const* rows,
                              const std::byte* const* next, const uint32_t* q, int64_t words,
-                             float* s, int64_t s_stride) {
+                             int64_t row, const Sink& sink) {
   if (group.vectors == 2) {
-    ScoreTokens<A, kTokens, 2, 1, kPrefetch>(rows, next, q, words, s, s_stride);
+    ScoreTokens<A, kTokens, 2, 1, kPrefetch>(rows, next, q, words, row, sink);
   } else if (group.words == 1) {
-    ScoreTokens<A, kTokens, 1, 1, kPrefetch>(rows, next, q, words, s, s_stride);
+    ScoreTokens<A, kTokens, 1, 1, kPrefetch>(rows, next, q, words, row, sink);
   } else if constexpr (kLanes >= 2) {
     if (group.words == 2) {
-      ScoreTokens<A, kTokens, 1, 2, kPrefetch>(rows, next, q, words, s, s_stride);
+      ScoreTokens<A, kTokens, 1, 2, kPrefetch>(rows, next, q, words, row, sink);
     } else if constexpr (kLanes >= 4) {
-      ScoreTokens<A, kTokens, 1, 4, kPrefetch>(rows, next, q, words, s, s_stride);
+      ScoreTokens<A, kTokens, 1, 4, kPrefetch>(rows, next, q, words, row, sink);
     }
   }
 }
 
 // All groups against kTokens keys; the first group alone prefetches.
-template <class A, int kTokens>
+template <class A, int kTokens, class Sink>
 HWY_NOINLINE void ScoreStep(const std::byte* const* rows, const std::byte* const* next,
-                            const uint32_t* q, int64_t words, int64_t num_rows, float* s,
-                            int64_t s_stride) {
-  int64_t row = 0;
-  while (row < num_rows) {
+                            const uint32_t* q, int64_t words, int64_t num_rows, Sink sink) {
+  for (int64_t row = 0; row < num_rows;) {
     const RowGroup group = NextGroup(num_rows - row);
     if (row == 0 && next != nullptr) {
-      ScoreGroup<A, kTokens, true>(group, rows, next, q, words, s, s_stride);
+      ScoreGroup<A, kTokens, true>(group, rows, next, q, words, row, sink);
     } else {
-      ScoreGroup<A, kTokens, false>(group, rows, next, q, words, s + row, s_stride);
+      ScoreGroup<A, kTokens, false>(group, rows, next, q, words, row, sink);
     }
     row += group.rows();
     q += words / group.words * group.vectors * kLanes;

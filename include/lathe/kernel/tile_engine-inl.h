@@ -7,8 +7,9 @@
 //     B: the query, packed once a task:            [row tile][step][pair][row]
 //   P x V   O [row][column]  += P x V
 //     A: P transposed, once a tile of keys:        [row tile][step][row][pair]
-//     B: token pairs of 64 columns of V, which stay in L1 (16 KiB) while all row tiles use them:
+//     B: token pairs of 64 columns of V, which stay in L1 (32 KiB) while all row tiles use them:
 //                                                  [column tile][step][pair][column]
+//     Twice the keys a tile of other engines, since O (256 KiB for 128 rows) is read and written once a tile
 //
 // Slices outside, row tiles inside: the other order would keep P in L1 and stream the eight times
 // larger V from L2 for every 32 rows. Softmax, masks, folding and the column order of O (that of
@@ -19,6 +20,7 @@ class TileEngine {
  public:
   using Arithmetic = BFloat16Arithmetic;
   using Element = bfloat16;
+  static constexpr int64_t kTileKeys = kMaxTileKeys;
 
   // Tiles belong to a thread and hold nothing between tasks: what a caller or another library has
   // set up is neither used nor, by design of the instruction set, kept. On return there are none.
@@ -77,8 +79,9 @@ class TileEngine {
 
   // Scores up to 15 rows more than the tile has: they are zeros.
   void Score(const RowSource<Arithmetic>& source, const KeyTile& tile, const KeyTile& next,
-             float* s, int64_t s_stride) const {
-    const bool fetches = source.keys_in_place() && next.count > 0;
+             float* s, int64_t s_stride) {
+    fetcher_ = {};
+    if (source.keys_in_place()) Fetch(next, tile.count);
     for (int64_t t = 0; t < tile.count;) {
       const int64_t left = (tile.count - t + kTileRows - 1) / kTileRows;
       // One tile of rows shares its load of Q among four of keys; otherwise it is 2 x 2.
@@ -87,7 +90,8 @@ class TileEngine {
                                                                      : 1;
       TileRun keys[kKeyTiles];
       for (int64_t i = 0; i < num_tiles; ++i) keys[i] = KeyRun(tile.rows + t + i * kTileRows, i);
-      ScoreKeys(keys, num_tiles, fetches ? next.rows + t : nullptr, s + t * s_stride, s_stride);
+      source.FetchValues(next, t, num_tiles * kTileRows);
+      ScoreKeys(keys, num_tiles, s + t * s_stride, s_stride);
       t += num_tiles * kTileRows;
     }
   }
@@ -95,11 +99,11 @@ class TileEngine {
   // As RegisterEngine::Accumulate. The sums of padding rows are finite or NaN, and never used.
   void Accumulate(DType, Carry carry, const KeyTile& tile, int64_t tokens, int64_t v_columns,
                   const uint32_t* p, int64_t p_stride, float* o, int64_t o_stride,
-                  const float* alpha) const {
+                  const float* alpha) {
     const int64_t steps = (tokens + kTileElements - 1) / kTileElements;
     TransposeWeights(p, p_stride, tokens / 2, steps);
     for (int64_t column = 0; column < v_columns; column += kSliceColumns) {
-      InterleaveValues(tile.rows, column, steps);
+      InterleaveValues(tile.values, column, steps);
       for (int64_t row_tile = 0; row_tile < row_tiles_; row_tile += 2) {
         const int64_t num_tiles = row_tile + 1 < row_tiles_ ? 2 : 1;
         float* to = o + row_tile * kTileRows * o_stride + column;
@@ -140,50 +144,55 @@ class TileEngine {
             width_ * static_cast<int64_t>(sizeof(Element))};
   }
 
-  void ScoreKeys(const TileRun* keys, int64_t num_tiles, const std::byte* const* next, float* s,
-                 int64_t s_stride) const {
-    if (num_tiles == kKeyTiles) return ScoreRows<4, 1>(0, keys, next, s, s_stride);
+  // Deals the lines of `next` out over the steps that `count` keys will take.
+  void Fetch(const KeyTile& next, int64_t count) {
+    const int64_t row_pairs = (row_tiles_ + 1) / 2;
+    const int64_t key_tiles = (count + kTileRows - 1) / kTileRows;
+    const int64_t score_steps = (key_tiles + 1) / 2 * row_pairs * steps_;
+    const int64_t value_steps = (key_tiles + 1) / 2 * row_pairs * (width_ / kSliceColumns) * 2;
+    const int64_t steps = score_steps + value_steps;
+    fetcher_.row = next.rows;
+    fetcher_.end = next.rows + next.count;
+    fetcher_.row_bytes = row_bytes_;
+    fetcher_.lines_per_step = (next.count * ((row_bytes_ + 63) / 64) + steps - 1) / steps;
+  }
+
+  void ScoreKeys(const TileRun* keys, int64_t num_tiles, float* s, int64_t s_stride) {
+    if (num_tiles == kKeyTiles) return ScoreRows<4, 1>(0, keys, s, s_stride);
     for (int64_t row_tile = 0; row_tile < row_tiles_; row_tile += 2) {
       const bool is_pair = row_tile + 1 < row_tiles_;
       if (num_tiles == 2) {
-        is_pair ? ScoreRows<2, 2>(row_tile, keys, next, s, s_stride)
-                : ScoreRows<2, 1>(row_tile, keys, next, s, s_stride);
+        is_pair ? ScoreRows<2, 2>(row_tile, keys, s, s_stride)
+                : ScoreRows<2, 1>(row_tile, keys, s, s_stride);
       } else {
-        is_pair ? ScoreRows<1, 2>(row_tile, keys, next, s, s_stride)
-                : ScoreRows<1, 1>(row_tile, keys, next, s, s_stride);
+        is_pair ? ScoreRows<1, 2>(row_tile, keys, s, s_stride)
+                : ScoreRows<1, 1>(row_tile, keys, s, s_stride);
       }
     }
   }
 
-  // The first rows alone fetch the next keys.
   template <int kA, int kB>
-  LATHE_INLINE void ScoreRows(int64_t row_tile, const TileRun* keys, const std::byte* const* next,
-                              float* s, int64_t s_stride) const {
-    constexpr int64_t kAStep = arch::kTileRowBytes;
+  LATHE_INLINE void ScoreRows(int64_t row_tile, const TileRun* keys, float* s, int64_t s_stride) {
     const auto* q = reinterpret_cast<const std::byte*>(q_ + row_tile * steps_ * kTileWords);
-    float* to = s + row_tile * kTileRows;
-    if (row_tile == 0 && next != nullptr) {
-      MultiplyTiles<Tile, kA, kB, kAStep, false, true>(keys, q, steps_, to, s_stride, next);
-    } else {
-      MultiplyTiles<Tile, kA, kB, kAStep, false, false>(keys, q, steps_, to, s_stride, nullptr);
-    }
+    MultiplyTiles<Tile, kA, kB, arch::kTileRowBytes, false>(
+        keys, q, steps_, s + row_tile * kTileRows, s_stride, fetcher_);
   }
 
   template <bool kHasSums>
   void AccumulateSlice(int64_t row_tile, int64_t num_tiles, int64_t steps, float* o,
-                       int64_t o_stride) const {
+                       int64_t o_stride) {
     const int64_t run = steps * kTileWords;
     const uint32_t* weights = weights_ + row_tile * run;
     const TileRun a[2] = {{reinterpret_cast<const std::byte*>(weights), arch::kTileRowBytes},
                           {reinterpret_cast<const std::byte*>(weights + run), arch::kTileRowBytes}};
     const auto* b = reinterpret_cast<const std::byte*>(values_);
     if (num_tiles == 1) {
-      return MultiplyTiles<Tile, 1, kSliceTiles, kTileBytes, kHasSums, false>(a, b, steps, o,
-                                                                              o_stride, nullptr);
+      return MultiplyTiles<Tile, 1, kSliceTiles, kTileBytes, kHasSums>(a, b, steps, o, o_stride,
+                                                                       fetcher_);
     }
     for (int64_t j = 0; j < kSliceTiles; j += 2) {
-      MultiplyTiles<Tile, 2, 2, kTileBytes, kHasSums, false>(
-          a, b + j * steps * kTileBytes, steps, o + j * kTileColumns, o_stride, nullptr);
+      MultiplyTiles<Tile, 2, 2, kTileBytes, kHasSums>(a, b + j * steps * kTileBytes, steps,
+                                                      o + j * kTileColumns, o_stride, fetcher_);
     }
   }
 
@@ -234,6 +243,7 @@ class TileEngine {
   uint32_t* weights_;
   uint32_t* values_;
   Element* keys_;
+  LineFetcher fetcher_;
   int64_t width_;
   int64_t row_tiles_ = 0;
   int64_t row_bytes_ = 0;

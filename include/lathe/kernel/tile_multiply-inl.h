@@ -31,12 +31,31 @@ LATHE_INLINE void ForEachIndex(const F& f) {
   }
 }
 
+// Lines of the next keys, to be fetched a few at a time while tiles are multiplied: loads of tiles need the same
+// miss buffers, and wait where a burst of prefetches holds them (twice as long for the scores of 128 rows).
+struct LineFetcher {
+  const std::byte* const* row = nullptr;
+  const std::byte* const* end = nullptr;
+  int64_t row_bytes = 0;
+  int64_t lines_per_step = 0;
+  int64_t at = 0;
+
+  LATHE_INLINE void Step() {
+    for (int64_t i = 0; i < lines_per_step && row != end; ++i) {
+      PrefetchToL2(*row + at);
+      at += 64;
+      if (at < row_bytes) continue;
+      at = 0;
+      ++row;
+    }
+  }
+};
+
 // Tiles of A are kAStep bytes apart; those of B lie one after another, run j from b + j * steps
 // tiles on. C[i][j] at c + 16 * (i * c_stride + j) is read first if kHasSums, else starts from 0.
-// With kPrefetch the places of `next`, rows in the order of A's, are fetched that A is read from.
-template <class Tile, int kA, int kB, int64_t kAStep, bool kHasSums, bool kPrefetch>
+template <class Tile, int kA, int kB, int64_t kAStep, bool kHasSums>
 HWY_NOINLINE void MultiplyTiles(const TileRun* a, const std::byte* b, int64_t steps, float* c,
-                                int64_t c_stride, const std::byte* const* next) {
+                                int64_t c_stride, LineFetcher& fetcher) {
   static_assert(kA * kB <= 4 && kA <= 4 && kB <= 4, "C has four registers");
   const int64_t c_bytes = c_stride * static_cast<int64_t>(sizeof(float));
   const auto sums = [c, c_stride](int i) {
@@ -51,9 +70,7 @@ HWY_NOINLINE void MultiplyTiles(const TileRun* a, const std::byte* b, int64_t st
     }
   });
   for (int64_t step = 0; step < steps; ++step) {
-    if constexpr (kPrefetch) {
-      for (int64_t t = 0; t < kA * kTileRows; ++t) PrefetchToL2(next[t] + step * kAStep);
-    }
+    fetcher.Step();
     ForEachIndex<kA>([&](auto i) {
       constexpr int kRow = decltype(i)::value;
       Tile::template Load<4 + kRow % 2>(a[kRow].data + step * kAStep, a[kRow].stride);

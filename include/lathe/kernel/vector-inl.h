@@ -3,6 +3,9 @@
 
 using detail::AttendCall;
 using detail::AttendTask;
+using detail::IndexerCall;
+using detail::IndexerTask;
+using detail::IndexerTopkCall;
 using detail::KeyRange;
 
 // Capped at 16 lanes: register blocking is in terms of that many.
@@ -19,7 +22,14 @@ constexpr int kRegisters = HWY_ARCH_X86 && kLanes < 16 ? 16 : 32;
 // Keys a tile holds: long enough that the accumulators of P x V are loaded and stored seldom, short enough
 // that a tile's rows (1152 bytes each in bf16) stay in L2 between the scores and P x V, and a
 // multiple of the tokens that the score kernel takes at once (8, or 6 with 16 registers).
-constexpr int64_t kTileKeys = kRegisters == 32 ? 128 : 96;
+constexpr int64_t kRegisterTileKeys = kRegisters == 32 ? 128 : 96;
+
+// Of any engine: the tile engine takes more (tile_engine-inl.h).
+#if HWY_TARGET == LATHE_TILE_TARGET
+constexpr int64_t kMaxTileKeys = 256;
+#else
+constexpr int64_t kMaxTileKeys = kRegisterTileKeys;
+#endif
 
 static_assert(detail::kRowGroup % (2 * kLanes) == 0, "row blocks are cut between register groups");
 

@@ -4,7 +4,9 @@
 #ifndef LATHE_REF_ATTENTION_REF_H_
 #define LATHE_REF_ATTENTION_REF_H_
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -13,26 +15,14 @@
 #include "lathe/cache/formats.h"
 #include "lathe/merge_states.h"
 #include "lathe/mla_decode.h"
+#include "lathe/prefill.h"
+#include "lathe/ref/elements.h"
+#include "lathe/ref/row_transform_ref.h"
 
 namespace lathe {
 namespace ref {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-
-// Element (i, j, k) of a tensor.
-inline double At(const In<3>& v, int64_t i, int64_t j, int64_t k) {
-  const int64_t offset = i * v.stride[0] + j * v.stride[1] + k * v.stride[2];
-  const std::byte* element = v.data + offset * static_cast<int64_t>(SizeOf(v.dtype));
-  switch (v.dtype) {
-    case DType::kFloat32:
-      return Latent<float>::DecodeColumn(element, nullptr, 0);
-    case DType::kFloat16:
-      return Latent<float16>::DecodeColumn(element, nullptr, 0);
-    case DType::kBFloat16:
-      return Latent<bfloat16>::DecodeColumn(element, nullptr, 0);
-  }
-  return std::numeric_limits<double>::quiet_NaN();
-}
 
 // The key row at a slot of a page.
 inline std::vector<double> DecodeRow(const PagedCache& cache, int64_t block, int64_t slot,
@@ -58,33 +48,61 @@ struct AttentionResult {
   std::vector<double> lse;
 };
 
+// Positions of the tokens that query i of the q_len of a sequence sees, itself included: its path.
+inline std::vector<int64_t> PathOf(bool causal, const View<const uint64_t, 2>& tree_mask,
+                                   int64_t seq_len, int64_t q_len, int64_t i, int64_t token) {
+  std::vector<int64_t> path;
+  for (int64_t position = 0; position < seq_len; ++position) {
+    const int64_t j = position - (seq_len - q_len);  // which query, if not below 0
+    bool is_seen = !causal || j <= i;
+    if (!tree_mask.empty() && j >= 0) {
+      const int64_t word = token * tree_mask.stride[0] + j / 64 * tree_mask.stride[1];
+      is_seen = (tree_mask.data[word] >> j % 64) % 2 != 0;
+    }
+    if (is_seen) path.push_back(position);
+  }
+  return path;
+}
+
 // The keys that query row `token` (query i of the q_len of sequence b) sees, decoded, in order.
 inline std::vector<std::vector<double>> VisibleRows(const MlaShape& shape,
                                                     const MlaDecodeOptions& options,
+                                                    const View<const uint64_t, 2>& tree_mask,
                                                     const KeySet& keys, int64_t b, int64_t q_len,
                                                     int64_t i, int64_t token) {
   const int64_t width = shape.kv_lora_rank + shape.qk_rope_head_dim;
   const int64_t block_size = keys.cache.block_size;
   const bool is_physical = keys.has_indices() && keys.index_space == IndexSpace::kPhysical;
 
-  // Positions [first, last) by length, causality and window (SEMANTICS: bottom-right, W keys with itself).
-  int64_t first = 0, last = 0;
+  // Which are there, by length, causality and tree: key j of a set that stands for tokens j * ratio .. (j + 1) * ratio - 1
+  // when the path has so many.
+  std::vector<int64_t> seen;
   if (!is_physical) {
-    const int64_t seq_len = keys.seq_lens(b);
-    last = options.causal ? seq_len - q_len + i + 1 : seq_len;
-    if (!keys.row_kv_lens.empty()) last = keys.row_kv_lens(token);
-    if (last > seq_len) last = seq_len;
-    if (last < 0) last = 0;
-    if (keys.window > 0 && last - keys.window > 0) first = last - keys.window;
+    const int64_t seq_len = keys.seq_lens(b), ratio = keys.compress_ratio;
+    const std::vector<int64_t> path = PathOf(options.causal, tree_mask, seq_len, q_len, i, token);
+    if (!keys.row_kv_lens.empty()) {
+      for (int64_t j = 0; j < keys.row_kv_lens(token) && (j + 1) * ratio <= seq_len; ++j) {
+        seen.push_back(j);
+      }
+    } else if (ratio == 1) {
+      seen = path;
+    } else {
+      const auto length = static_cast<int64_t>(path.size());
+      for (int64_t j = 0; (j + 1) * ratio <= length; ++j) seen.push_back(j);
+    }
   }
-  const auto row_at = [&](int64_t position) {
-    return DecodeRow(keys.cache, keys.block_table(b, position / block_size), position % block_size,
-                     width);
+  const auto row_at = [&](int64_t key) {
+    const int64_t page = key / block_size;
+    const int64_t column = keys.wraps ? page % keys.block_table.extent[1] : page;
+    return DecodeRow(keys.cache, keys.block_table(b, column), key % block_size, width);
   };
 
   std::vector<std::vector<double>> rows;
   if (!keys.has_indices()) {
-    for (int64_t position = first; position < last; ++position) rows.push_back(row_at(position));
+    const auto count = static_cast<int64_t>(seen.size());
+    for (int64_t k = keys.window < count ? count - keys.window : 0; k < count; ++k) {
+      rows.push_back(row_at(seen[static_cast<size_t>(k)]));
+    }
     return rows;
   }
   const int64_t count = keys.topk_length.empty() ? keys.indices.extent[1] : keys.topk_length(token);
@@ -94,31 +112,32 @@ inline std::vector<std::vector<double>> VisibleRows(const MlaShape& shape,
       if (index < 0 || index >= keys.cache.num_blocks * block_size) continue;
       rows.push_back(DecodeRow(keys.cache, index / block_size, index % block_size, width));
     } else {
-      if (index < 0 || index >= last) continue;
+      if (!std::binary_search(seen.begin(), seen.end(), index)) continue;
       rows.push_back(row_at(index));
     }
   }
   return rows;
 }
 
-// One row: softmax over scale * <q, row>, value = first v_dim columns, sink on the output only.
-inline void AttendRow(const std::vector<double>& q, const std::vector<std::vector<double>>& rows,
-                      double scale, size_t v_dim, const double* sink, double* out, double* lse) {
-  std::vector<double> score(rows.size());
+// One row: softmax over scale * <q, key>, the first v_dim columns of each value, sink on the output only.
+inline void AttendRow(const std::vector<double>& q, const std::vector<std::vector<double>>& keys,
+                      const std::vector<std::vector<double>>& values, double scale, size_t v_dim,
+                      const double* sink, double* out, double* lse) {
+  std::vector<double> score(keys.size());
   double max = -kInf;
-  for (size_t j = 0; j < rows.size(); ++j) {
+  for (size_t j = 0; j < keys.size(); ++j) {
     double dot = 0.0;
-    for (size_t c = 0; c < q.size(); ++c) dot += q[c] * rows[j][c];
+    for (size_t c = 0; c < q.size(); ++c) dot += q[c] * keys[j][c];
     score[j] = scale * dot;
     if (score[j] > max) max = score[j];
   }
   for (size_t c = 0; c < v_dim; ++c) out[c] = 0.0;
   *lse = -kInf;
   double sum = 0.0;
-  for (size_t j = 0; j < rows.size(); ++j) {
+  for (size_t j = 0; j < keys.size(); ++j) {
     const double weight = std::exp(score[j] - (max == -kInf ? 0.0 : max));
     sum += weight;
-    for (size_t c = 0; c < v_dim; ++c) out[c] += weight * rows[j][c];
+    for (size_t c = 0; c < v_dim; ++c) out[c] += weight * values[j][c];
   }
   if (sum == 0.0) {
     for (size_t c = 0; c < v_dim; ++c) out[c] = 0.0;
@@ -145,8 +164,13 @@ inline AttentionResult MlaDecode(const MlaShape& shape, const MlaDecodeOptions& 
     const int64_t begin = is_ragged ? args.query_start_loc(b) : b;
     const int64_t end = is_ragged ? args.query_start_loc(b + 1) : b + 1;
     for (int64_t token = begin; token < end; ++token) {
-      const auto rows =
-          VisibleRows(shape, options, args.keys, b, end - begin, token - begin, token);
+      auto rows = VisibleRows(shape, options, args.tree_mask, args.keys, b, end - begin,
+                              token - begin, token);
+      if (args.extra_keys.is_given()) {
+        const auto extra = VisibleRows(shape, options, args.tree_mask, args.extra_keys, b,
+                                       end - begin, token - begin, token);
+        rows.insert(rows.end(), extra.begin(), extra.end());
+      }
       for (int64_t head = 0; head < num_heads; ++head) {
         std::vector<double> q(static_cast<size_t>(width));
         for (int64_t c = 0; c < width; ++c) {
@@ -161,9 +185,62 @@ inline AttentionResult MlaDecode(const MlaShape& shape, const MlaDecodeOptions& 
         double sink = 0.0;
         if (!args.attn_sink.empty()) sink = args.attn_sink.data[head * args.attn_sink.stride[0]];
         const auto at = static_cast<size_t>(token * num_heads + head);
-        AttendRow(q, rows, options.softmax_scale, static_cast<size_t>(v_dim),
+        AttendRow(q, rows, rows, options.softmax_scale, static_cast<size_t>(v_dim),
                   args.attn_sink.empty() ? nullptr : &sink,
                   &result.out[at * static_cast<size_t>(v_dim)], &result.lse[at]);
+        if (!args.out_rope.is_given() || rows.empty()) continue;
+        int64_t position = 0;
+        if (!args.positions.empty()) {
+          position = args.positions(token);
+        } else if (args.tree_mask.empty()) {
+          position = args.keys.seq_lens(b) - (end - token);
+        } else {
+          const auto path = PathOf(true, args.tree_mask, args.keys.seq_lens(b), end - begin,
+                                   token - begin, token);
+          position = path.empty() ? 0 : static_cast<int64_t>(path.size()) - 1;
+        }
+        const auto first = result.out.begin() + static_cast<ptrdiff_t>(at) * v_dim;
+        const auto rotated = RopeRow(args.out_rope, position, {first, first + v_dim});
+        std::copy(rotated.begin(), rotated.end(), first);
+      }
+    }
+  }
+  return result;
+}
+
+// Reference of RunPrefill: same arguments, results in double. Trusts its arguments.
+inline AttentionResult Prefill(const PrefillShape& shape, const PrefillOptions& options,
+                               const PrefillArgs& args) {
+  const int64_t num_tokens = args.out.extent[0], num_heads = shape.num_heads;
+  const auto v_dim = static_cast<size_t>(shape.v_head_dim);
+  const auto row_of = [](const In<3>& tensor, int64_t row, int64_t head) {
+    std::vector<double> values;
+    for (int64_t c = 0; c < tensor.extent[2]; ++c) values.push_back(At(tensor, row, head, c));
+    return values;
+  };
+  AttentionResult result;
+  result.out.resize(static_cast<size_t>(num_tokens * num_heads) * v_dim);
+  result.lse.resize(static_cast<size_t>(num_tokens * num_heads));
+  for (int64_t b = 0; b + 1 < args.query_start_loc.extent[0]; ++b) {
+    const int64_t begin = args.query_start_loc(b), q_len = args.query_start_loc(b + 1) - begin;
+    const int64_t kv_begin = args.kv_start_loc(b);
+    const int64_t kv_len = args.kv_start_loc(b + 1) - kv_begin;
+    for (int64_t i = 0; i < q_len; ++i) {
+      const int64_t last = options.causal ? kv_len - q_len + i : kv_len - 1;
+      for (int64_t head = 0; head < num_heads; ++head) {
+        const int64_t kv_head = head / (num_heads / shape.kv_heads());
+        std::vector<std::vector<double>> keys, values;
+        for (int64_t j = 0; j <= last; ++j) {
+          if (last - j >= options.window) continue;
+          keys.push_back(row_of(args.k, kv_begin + j, kv_head));
+          values.push_back(row_of(args.v, kv_begin + j, kv_head));
+        }
+        double sink = 0.0;
+        if (!args.attn_sink.empty()) sink = args.attn_sink.data[head * args.attn_sink.stride[0]];
+        const auto at = static_cast<size_t>((begin + i) * num_heads + head);
+        AttendRow(row_of(args.q, begin + i, head), keys, values, options.softmax_scale, v_dim,
+                  args.attn_sink.empty() ? nullptr : &sink, &result.out[at * v_dim],
+                  &result.lse[at]);
       }
     }
   }

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The roofline of a target with the rows of decode below it."""
+
+from svg import COLOURS, MUTED, Series, draw_chart, logarithmic
+
+
+def number_of(context, key):
+    """'221.3 GFLOP/s by ...' -> 221.3, or None."""
+    text = context.get(key, "")
+    return float(text.split()[0]) if text else None
+
+
+def plot(path, rows, context, target, threads, cpu):
+    """One panel for each format: GFLOP/s against flops a byte, which more query rows a key give."""
+    bandwidth = number_of(context, f"read_ceiling/threads:{threads}")
+    panels = []
+    for form in sorted({r[1]["format"] for r in rows}):
+        peak = number_of(context, f"flop_ceiling/format:{form}/target:{target}/threads:{threads}")
+        chosen = [r for r in rows if r[1]["format"] == form and r[2].get("GB/s")]
+        if not (bandwidth and peak and chosen):
+            continue
+        series = []
+        for i, heads in enumerate(sorted({r[1]["heads"] for r in chosen})):
+            points = [(r[2]["GFLOP/s"] / r[2]["GB/s"], r[2]["GFLOP/s"]) for r in chosen if r[1]["heads"] == heads]
+            series.append(Series(f"{heads} heads", points, COLOURS[i % len(COLOURS)], line=False))
+        intensities = [x for s in series for x, _ in s.points]
+        ridge = peak / bandwidth
+        left, right = min(intensities + [ridge]) / 2, max(intensities + [ridge]) * 2
+        roof = [(left, left * bandwidth), (ridge, peak), (right, peak)]
+        panels.append((f"{form}: {peak:.0f} GFLOP/s, {bandwidth:.0f} GB/s",
+                       series + [Series("roof", roof, MUTED, marks=False)]))
+    if panels:
+        points = [p for _, series in panels for s in series for p in s.points]
+        draw_chart(path, "MlaDecode: roofline", f"target {target}, {threads} threads, cold, {cpu}", panels,
+                   "flops a byte", "GFLOP/s", logarithmic([y for _, y in points]),
+                   x_axis=logarithmic([x for x, _ in points]))

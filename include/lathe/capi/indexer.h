@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// The lightning indexer in the C interface: indexer_logits.h and indexer_topk.h; writing its keys is in
+// capi/latent_cache.h.
+#ifndef LATHE_CAPI_INDEXER_H_
+#define LATHE_CAPI_INDEXER_H_
+
+#include "lathe/capi/common.h"
+#include "lathe/capi/keys.h"
+#include "lathe/capi/topk.h"
+
+LATHE_C_BEGIN
+
+// q_fp8 has dtype uint8. compress_ratio: 0 means 1.
+typedef struct lathe_indexer_inputs {
+  size_t struct_size;
+  lathe_tensor q;
+  lathe_tensor q_fp8;
+  lathe_tensor weights;
+  const lathe_paged_cache* cache;
+  lathe_tensor block_table;
+  lathe_tensor seq_lens;
+  lathe_tensor query_start_loc;
+  lathe_tensor row_kv_lens;
+  int64_t compress_ratio;
+  lathe_tensor row_starts;
+  lathe_tensor row_ends;
+  lathe_tensor candidate_blocks;
+  int64_t candidate_block_size;
+} lathe_indexer_inputs;
+
+typedef struct lathe_indexer_logits_args {
+  size_t struct_size;
+  const lathe_indexer_inputs* inputs;
+  lathe_tensor logits;
+} lathe_indexer_logits_args;
+
+// no_check_indices is the negation of the C++ field.
+typedef struct lathe_indexer_logits_options {
+  size_t struct_size;
+  int32_t precision;
+  int32_t target;
+  int32_t fill;
+  int32_t no_check_indices;
+} lathe_indexer_logits_options;
+
+LATHE_C_API int32_t lathe_indexer_logits_workspace_bytes(
+    int64_t num_heads, int64_t head_dim, int64_t max_num_tokens, size_t num_workers,
+    const lathe_indexer_logits_options* options, size_t* bytes, lathe_message* message);
+LATHE_C_API int32_t lathe_compute_indexer_logits(const lathe_indexer_logits_args* args,
+                                                 const lathe_indexer_logits_options* options,
+                                                 lathe_buffer workspace,
+                                                 const lathe_executor* executor,
+                                                 lathe_message* message);
+
+typedef struct lathe_indexer_topk_args {
+  size_t struct_size;
+  const lathe_indexer_inputs* inputs;
+  lathe_tensor indices;
+  lathe_tensor counts;
+  lathe_tensor block_table;
+  int64_t block_size;
+  int64_t num_blocks;
+  lathe_tensor row_seq;
+} lathe_indexer_topk_args;
+
+// no_check_indices is the negation of the C++ field.
+typedef struct lathe_indexer_topk_options {
+  size_t struct_size;
+  int64_t k;
+  int32_t index_base;  // lathe_topk_index_base
+  int32_t precision;
+  int32_t target;
+  int32_t no_check_indices;
+} lathe_indexer_topk_options;
+
+// num_workers: 0 means 1.
+typedef struct lathe_indexer_topk_limits {
+  size_t struct_size;
+  int64_t num_heads;
+  int64_t head_dim;
+  int64_t max_num_tokens;
+  int64_t max_num_keys;
+  int64_t k;
+  size_t num_workers;
+} lathe_indexer_topk_limits;
+
+LATHE_C_API int32_t lathe_indexer_topk_workspace_bytes(const lathe_indexer_topk_limits* limits,
+                                                       const lathe_indexer_topk_options* options,
+                                                       size_t* bytes, lathe_message* message);
+LATHE_C_API int32_t lathe_indexer_topk(const lathe_indexer_topk_args* args,
+                                       const lathe_indexer_topk_options* options,
+                                       lathe_buffer workspace, const lathe_executor* executor,
+                                       lathe_message* message);
+
+LATHE_C_END
+
+#endif  // LATHE_CAPI_INDEXER_H_

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+// The functions of lathe/capi.h. Exactly one unit of a program includes this; it needs what every unit that calls
+// the C++ interface needs, the implementation: lathe/impl.h in this unit or in another, or lathe::dispatch.
+// Each function converts its arguments on the stack, some 100 ns, and calls the C++ function of its name.
+#ifndef LATHE_CAPI_IMPL_H_
+#define LATHE_CAPI_IMPL_H_
+
+#include "lathe/capi/convert.h"
+#include "lathe/capi/numbers.h"
+#include "lathe/version.h"
+
+namespace lathe {
+namespace capi {
+
+inline Executor ToExecutor(const lathe_executor* executor) noexcept {
+  Executor result;
+  if (executor == nullptr || executor->run == nullptr) return result;
+  return {executor->ctx, executor->num_workers, executor->run};
+}
+
+// run(args, options) with what the C structs say.
+template <class Args, class Options, class FromArgs, class FromOptions, class Run>
+int32_t Converted(const FromArgs* from_args, const FromOptions* from_options,
+                  lathe_message* message, const Run& run) noexcept {
+  Conversion conversion;
+  Args args;
+  Options options;
+  conversion.Args(from_args, &args);
+  conversion.Struct("options", from_options, &options);
+  if (!conversion.ok()) return conversion.Finish(message);
+  return Conversion::Report(run(args, options), message);
+}
+
+// Operations of the form (args, options, executor), and those with a workspace.
+template <class Args, class Options, class FromArgs, class FromOptions>
+int32_t Call(Status (*operation)(const Args&, const Options&, const Executor&) noexcept,
+             const FromArgs* from_args, const FromOptions* from_options,
+             const lathe_executor* executor, lathe_message* message) noexcept {
+  return Converted<Args, Options>(from_args, from_options, message,
+                                  [&](const Args& args, const Options& options) {
+                                    return operation(args, options, ToExecutor(executor));
+                                  });
+}
+template <class Args, class Options, class FromArgs, class FromOptions>
+int32_t Call(Status (*operation)(const Args&, const Options&, Buffer, const Executor&) noexcept,
+             const FromArgs* from_args, const FromOptions* from_options, lathe_buffer workspace,
+             const lathe_executor* executor, lathe_message* message) noexcept {
+  return Converted<Args, Options>(
+      from_args, from_options, message, [&](const Args& args, const Options& options) {
+        return operation(args, options, {workspace.data, workspace.bytes}, ToExecutor(executor));
+      });
+}
+
+inline const MlaDecodePlan* ToPlan(const lathe_mla_decode_plan* plan) noexcept {
+  return reinterpret_cast<const MlaDecodePlan*>(plan);
+}
+
+// run(plan, args, workspace) with what these functions have in common.
+template <class Run>
+int32_t WithPlan(const lathe_mla_decode_plan* plan, const lathe_mla_decode_args* from,
+                 lathe_buffer workspace, lathe_message* message, const Run& run) noexcept {
+  Conversion conversion;
+  MlaDecodeArgs args;
+  conversion.IsGiven("plan", plan);
+  conversion.Args(from, &args);
+  if (!conversion.ok()) return conversion.Finish(message);
+  return Conversion::Report(run(*ToPlan(plan), args, Buffer{workspace.data, workspace.bytes}),
+                            message);
+}
+
+// The fields that the caller's struct has. Its struct_size stays.
+template <class Info>
+void Give(Info info, Info* to) noexcept {
+  info.struct_size = to->struct_size;
+  std::memcpy(to, &info, info.struct_size < sizeof(info) ? info.struct_size : sizeof(info));
+}
+
+}  // namespace capi
+}  // namespace lathe
+
+extern "C" {
+
+void lathe_version(int32_t* major, int32_t* minor, int32_t* patch) {
+  if (major != nullptr) *major = LATHE_VERSION_MAJOR;
+  if (minor != nullptr) *minor = LATHE_VERSION_MINOR;
+  if (patch != nullptr) *patch = LATHE_VERSION_PATCH;
+}
+
+size_t lathe_num_targets(void) { return lathe::Targets().size; }
+
+int32_t lathe_get_target(size_t index, lathe_target_info* info, lathe_message* message) {
+  lathe::capi::Conversion conversion;
+  lathe_target_info known{};
+  const lathe::TargetList targets = lathe::Targets();
+  if (conversion.IsGiven("info", info)) conversion.Check("info", info, &known);
+  if (conversion.ok() && index >= targets.size) {
+    conversion.RefuseNamed("index", lathe::Refuse(lathe::StatusCode::kIndexOutOfRange, "")
+                                        .Is(static_cast<int64_t>(index))
+                                        .Must("be below", static_cast<int64_t>(targets.size)));
+  }
+  if (!conversion.ok()) return conversion.Finish(message);
+  const lathe::TargetInfo& target = targets.data[index];
+  known.target = static_cast<int32_t>(target.target);
+  known.compiled = target.compiled;
+  known.runnable = target.runnable;
+  known.native_bf16 = target.native_bf16;
+  known.name = target.name;
+  known.reason = target.reason;
+  lathe::capi::Give(known, info);
+  return conversion.Finish(message);
+}
+
+int32_t lathe_best_target(void) { return static_cast<int32_t>(lathe::BestTarget()); }
+
+size_t lathe_array_workspace_bytes(size_t count) {
+  return count * lathe::capi::kArrayEntryBytes + lathe::capi::kArrayAlignment;
+}
+
+int32_t lathe_mla_decode_sizes(const lathe_mla_shape* shape,
+                               const lathe_mla_decode_options* options,
+                               const lathe_mla_decode_limits* limits, lathe_sizes* sizes,
+                               lathe_message* message) {
+  lathe::capi::Conversion conversion;
+  lathe::MlaShape the_shape;
+  lathe::MlaDecodeOptions the_options;
+  lathe::MlaDecodeLimits the_limits;
+  lathe_sizes known{};
+  conversion.RequiredStruct("shape", shape, &the_shape);
+  conversion.RequiredStruct("options", options, &the_options);
+  conversion.RequiredStruct("limits", limits, &the_limits);
+  if (conversion.IsGiven("sizes", sizes)) conversion.Check("sizes", sizes, &known);
+  if (!conversion.ok()) return conversion.Finish(message);
+  lathe::Sizes the_sizes;
+  const lathe::Status status =
+      lathe::MlaDecodeSizes(the_shape, the_options, the_limits, &the_sizes);
+  known.plan_bytes = the_sizes.plan_bytes;
+  known.workspace_bytes = the_sizes.workspace_bytes;
+  if (status.ok()) lathe::capi::Give(known, sizes);
+  return lathe::capi::Conversion::Report(status, message);
+}
+
+int32_t lathe_plan_mla_decode(const lathe_mla_shape* shape, const lathe_mla_decode_options* options,
+                              const lathe_mla_decode_args* args, size_t num_workers,
+                              lathe_buffer plan_memory, const lathe_mla_decode_plan** plan,
+                              lathe_message* message) {
+  lathe::capi::Conversion conversion;
+  lathe::MlaShape the_shape;
+  lathe::MlaDecodeOptions the_options;
+  lathe::MlaDecodeArgs the_args;
+  conversion.RequiredStruct("shape", shape, &the_shape);
+  conversion.RequiredStruct("options", options, &the_options);
+  conversion.Args(args, &the_args);
+  conversion.IsGiven("plan", plan);
+  if (!conversion.ok()) return conversion.Finish(message);
+  const lathe::MlaDecodePlan* the_plan = nullptr;
+  const lathe::Status status =
+      lathe::PlanMlaDecode(the_shape, the_options, the_args, num_workers,
+                           {plan_memory.data, plan_memory.bytes}, &the_plan);
+  if (status.ok()) *plan = reinterpret_cast<const lathe_mla_decode_plan*>(the_plan);
+  return lathe::capi::Conversion::Report(status, message);
+}
+
+int32_t lathe_plan_target(const lathe_mla_decode_plan* plan) {
+  return static_cast<int32_t>(lathe::PlanTarget(*lathe::capi::ToPlan(plan)));
+}
+
+size_t lathe_plan_workspace_bytes(const lathe_mla_decode_plan* plan) {
+  return lathe::PlanWorkspaceBytes(*lathe::capi::ToPlan(plan));
+}
+
+int32_t lathe_run_mla_decode(const lathe_mla_decode_plan* plan, const lathe_mla_decode_args* args,
+                             lathe_buffer workspace, const lathe_executor* executor,
+                             lathe_message* message) {
+  return lathe::capi::WithPlan(
+      plan, args, workspace, message,
+      [&](const auto& the_plan, const auto& the_args, lathe::Buffer memory) {
+        return lathe::RunMlaDecode(the_plan, the_args, memory, lathe::capi::ToExecutor(executor));
+      });
+}
+
+int32_t lathe_run_mla_decode_part(const lathe_mla_decode_plan* plan,
+                                  const lathe_mla_decode_args* args, lathe_buffer workspace,
+                                  size_t ith, size_t nth, lathe_message* message) {
+  return lathe::capi::WithPlan(
+      plan, args, workspace, message,
+      [=](const auto& the_plan, const auto& the_args, lathe::Buffer memory) {
+        return lathe::RunMlaDecodePart(the_plan, the_args, memory, ith, nth);
+      });
+}
+
+int32_t lathe_run_mla_decode_merge(const lathe_mla_decode_plan* plan,
+                                   const lathe_mla_decode_args* args, lathe_buffer workspace,
+                                   size_t ith, size_t nth, lathe_message* message) {
+  return lathe::capi::WithPlan(
+      plan, args, workspace, message,
+      [=](const auto& the_plan, const auto& the_args, lathe::Buffer memory) {
+        return lathe::RunMlaDecodeMerge(the_plan, the_args, memory, ith, nth);
+      });
+}
+
+int32_t lathe_write_latent_cache(const lathe_latent_write_args* args,
+                                 const lathe_cache_write_options* options,
+                                 const lathe_executor* executor, lathe_message* message) {
+  return lathe::capi::Call(lathe::WriteLatentCache, args, options, executor, message);
+}
+
+int32_t lathe_write_latent_caches(const lathe_latent_write_args* layers, size_t num_layers,
+                                  const lathe_cache_write_options* options, lathe_buffer workspace,
+                                  const lathe_executor* executor, lathe_message* message) {
+  lathe::capi::Conversion conversion;
+  lathe::LatentWriteOptions the_options;
+  conversion.Struct("options", options, &the_options);
+  const auto* the_layers =
+      conversion.Array<lathe::LatentWriteArgs>("layers", layers, num_layers, workspace);
+  if (!conversion.ok()) return conversion.Finish(message);
+  return lathe::capi::Conversion::Report(
+      lathe::WriteLatentCaches(the_layers, num_layers, the_options,
+                               lathe::capi::ToExecutor(executor)),
+      message);
+}
+
+int32_t lathe_write_indexer_cache(const lathe_indexer_write_args* args,
+                                  const lathe_cache_write_options* options,
+                                  const lathe_executor* executor, lathe_message* message) {
+  return lathe::capi::Call(lathe::WriteIndexerCache, args, options, executor, message);
+}
+
+int32_t lathe_gather_latent_cache(const lathe_latent_gather_args* args,
+                                  const lathe_latent_gather_options* options,
+                                  const lathe_executor* executor, lathe_message* message) {
+  return lathe::capi::Call(lathe::GatherLatentCache, args, options, executor, message);
+}
+
+int32_t lathe_copy_cache_pages(const lathe_page_copy_args* args, const lathe_executor* executor,
+                               lathe_message* message) {
+  lathe::capi::Conversion conversion;
+  lathe::PageCopyArgs the_args;
+  conversion.Args(args, &the_args);
+  if (!conversion.ok()) return conversion.Finish(message);
+  return lathe::capi::Conversion::Report(
+      lathe::CopyCachePages(the_args, lathe::capi::ToExecutor(executor)), message);
+}
+
+int32_t lathe_copy_caches_pages(const lathe_page_copy_args* layers, size_t num_layers,
+                                lathe_buffer workspace, const lathe_executor* executor,
+                                lathe_message* message) {
+  lathe::capi::Conversion conversion;
+  const auto* the_layers =
+      conversion.Array<lathe::PageCopyArgs>("layers", layers, num_layers, workspace);
+  if (!conversion.ok()) return conversion.Finish(message);
+  return lathe::capi::Conversion::Report(
+      lathe::CopyCachesPages(the_layers, num_layers, lathe::capi::ToExecutor(executor)), message);
+}
+
+int32_t lathe_merge_states(const lathe_merge_states_args* args,
+                           const lathe_merge_states_options* options,
+                           const lathe_executor* executor, lathe_message* message) {
+  return lathe::capi::Call(lathe::MergeStates, args, options, executor, message);
+}
+
+int32_t lathe_prepare_queries(const lathe_query_prep_args* args,
+                              const lathe_query_prep_options* options,
+                              const lathe_executor* executor, lathe_message* message) {
+  return lathe::capi::Call(lathe::PrepareQueries, args, options, executor, message);
+}
+
+size_t lathe_topk_workspace_bytes(const lathe_topk_limits* limits) {
+  lathe::capi::Conversion conversion;
+  lathe::TopkLimits the_limits;
+  conversion.RequiredStruct("limits", limits, &the_limits);
+  return conversion.ok() ? lathe::TopkWorkspaceBytes(the_limits) : SIZE_MAX;
+}
+
+int32_t lathe_topk(const lathe_topk_args* args, const lathe_topk_options* options,
+                   lathe_buffer workspace, const lathe_executor* executor, lathe_message* message) {
+  return lathe::capi::Call(lathe::Topk, args, options, workspace, executor, message);
+}
+
+int32_t lathe_indexer_logits_workspace_bytes(int64_t num_heads, int64_t head_dim,
+                                             int64_t max_num_tokens, size_t num_workers,
+                                             const lathe_indexer_logits_options* options,
+                                             size_t* bytes, lathe_message* message) {
+  lathe::capi::Conversion conversion;
+  lathe::IndexerLogitsOptions the_options;
+  conversion.Struct("options", options, &the_options);
+  if (!conversion.IsGiven("bytes", bytes)) return conversion.Finish(message);
+  return lathe::capi::Conversion::Report(
+      lathe::IndexerLogitsWorkspaceBytes(num_heads, head_dim, max_num_tokens, num_workers,
+                                         the_options, bytes),
+      message);
+}
+
+int32_t lathe_compute_indexer_logits(const lathe_indexer_logits_args* args,
+                                     const lathe_indexer_logits_options* options,
+                                     lathe_buffer workspace, const lathe_executor* executor,
+                                     lathe_message* message) {
+  return lathe::capi::Converted<lathe::IndexerLogitsArgs, lathe::IndexerLogitsOptions>(
+      args, options, message, [&](const auto& the_args, const auto& the_options) {
+        return lathe::ComputeIndexerLogits(the_args, {workspace.data, workspace.bytes}, the_options,
+                                           lathe::capi::ToExecutor(executor));
+      });
+}
+
+int32_t lathe_indexer_topk_workspace_bytes(const lathe_indexer_topk_limits* limits,
+                                           const lathe_indexer_topk_options* options, size_t* bytes,
+                                           lathe_message* message) {
+  lathe::capi::Conversion conversion;
+  lathe::IndexerTopkLimits the_limits;
+  lathe::IndexerTopkOptions the_options;
+  conversion.RequiredStruct("limits", limits, &the_limits);
+  conversion.Struct("options", options, &the_options);
+  if (!conversion.IsGiven("bytes", bytes)) return conversion.Finish(message);
+  return lathe::capi::Conversion::Report(
+      lathe::IndexerTopkWorkspaceBytes(the_limits, the_options, bytes), message);
+}
+
+int32_t lathe_indexer_topk(const lathe_indexer_topk_args* args,
+                           const lathe_indexer_topk_options* options, lathe_buffer workspace,
+                           const lathe_executor* executor, lathe_message* message) {
+  return lathe::capi::Call(lathe::IndexerTopk, args, options, workspace, executor, message);
+}
+
+size_t lathe_compressor_workspace_bytes(const lathe_compressor_options* options, int64_t num_tokens,
+                                        int64_t num_seqs, int64_t head_dim) {
+  lathe::capi::Conversion conversion;
+  lathe::CompressorOptions the_options;
+  conversion.RequiredStruct("options", options, &the_options);
+  if (!conversion.ok()) return SIZE_MAX;
+  return lathe::CompressorWorkspaceBytes(the_options, num_tokens, num_seqs, head_dim);
+}
+
+int32_t lathe_compress_tokens(const lathe_compressor_args* args,
+                              const lathe_compressor_options* options, lathe_buffer workspace,
+                              const lathe_executor* executor, lathe_message* message) {
+  return lathe::capi::Call(lathe::CompressTokens, args, options, workspace, executor, message);
+}
+
+int32_t lathe_merge_compressed(const lathe_compressed_merge_args* args,
+                               const lathe_compressed_merge_options* options,
+                               const lathe_executor* executor, lathe_message* message) {
+  return lathe::capi::Call(lathe::MergeCompressed, args, options, executor, message);
+}
+
+}  // extern "C"
+
+#endif  // LATHE_CAPI_IMPL_H_

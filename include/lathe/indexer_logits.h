@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Logits of a lightning indexer (DeepSeek-V3.2, section 2.1; V4's compressed keys too): how much each query
+// token wants to attend to each key, from a few cheap heads that share one key per token.
+//
+//   logit[t, s] = k_scale[s] * sum_h weights[t, h] * max(0, <q[t, h, :], k[s, :]>)
+//
+// k_scale is the scale that a format keeps for a whole key (kIndexerFp8) or cache (per-tensor fp8), else 1.
+// weights may be negative. max(0, NaN) is NaN: a NaN in q[t] or weights[t] makes row t NaN, one in key s
+// makes column s NaN, neither touches another.
+#ifndef LATHE_INDEXER_LOGITS_H_
+#define LATHE_INDEXER_LOGITS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "lathe/base/executor.h"
+#include "lathe/base/keys.h"
+#include "lathe/base/precision.h"
+#include "lathe/base/status.h"
+#include "lathe/base/target.h"
+#include "lathe/base/view.h"
+
+namespace lathe {
+
+// T query rows (tokens), H indexer heads, D columns; any H, D >= 1, nothing is padded. Strides in elements.
+//
+//   q                [T, H, D] float32, float16 or bfloat16, innermost stride 1; or instead
+//   q_fp8            [T, H, D] e4m3 codes, innermost stride 1; their scales are folded into weights
+//   weights          [T, H] with all constant factors (D^-0.5, H^-0.5) folded in
+//   cache            keys: kIndexerFp8, kIndexerMxfp4 (D = 128) or any other format of width D
+//
+// Which keys a row sees, either paged, for B sequences:
+//
+//   block_table      [B, max_blocks] page ids; entries past a sequence's keys are never read
+//   seq_lens         [B] tokens L of each sequence, those of this step included
+//   query_start_loc  [B+1] rows of sequence b are [query_start_loc[b], query_start_loc[b+1]); not given:
+//                    T must be B, one row per sequence
+//   row_kv_lens      [T] optional: tokens that row t sees, clamped to [0, L]; not given: row i of q_len
+//                    sees L - q_len + i + 1 (none if that is negative)
+//   compress_ratio   r >= 1: a key stands for r tokens, and a row that sees n tokens sees the floor(n / r)
+//                    keys that are complete. 1: one key per token
+//
+// or ragged, the slots of the cache as one array of num_blocks * block_size keys (no block_table, seq_lens,
+// query_start_loc, row_kv_lens, compress_ratio):
+//
+//   row_starts       [T]
+//   row_ends         [T] row t sees slots [row_starts[t], row_ends[t])
+//
+// and of these optionally some blocks only:
+//
+//   candidate_blocks       [T, n] row t sees key s only if s / candidate_block_size is among them. Any order;
+//                          entries < 0 or past the row's keys are skipped
+//   candidate_block_size   keys of a candidate block, >= 1; not the page size
+struct IndexerInputs {
+  In<3> q = {};
+  View<const uint8_t, 3> q_fp8 = {};
+  View<const float, 2> weights = {};
+  PagedCache cache = {};
+  IndexView<2> block_table = {};
+  IndexView<1> seq_lens = {};
+  IndexView<1> query_start_loc = {};
+  IndexView<1> row_kv_lens = {};
+  int64_t compress_ratio = 1;
+  IndexView<1> row_starts = {};
+  IndexView<1> row_ends = {};
+  IndexView<2> candidate_blocks = {};
+  int64_t candidate_block_size = 0;
+};
+
+//   logits  [T, max_len] cell [t, s] is the logit of key s: position (paged) or slot (ragged); innermost
+//           stride 1, any row stride. Cells of keys that row t does not see are left as they are, or
+//           set to -inf (IndexerLogitsOptions::fill)
+struct IndexerLogitsArgs {
+  IndexerInputs inputs = {};
+  View<float, 2> logits = {};
+};
+
+struct IndexerLogitsOptions {
+  // bf16 products with kAuto: bfloat16 or fp8 queries and bfloat16, kIndexerFp8, kIndexerMxfp4 or per-tensor
+  // fp8 keys, all exact, on targets that have them.
+  Precision precision = Precision::kAuto;
+  Target target = Target::kAuto;
+  // Sets every cell of `logits` that is no logit to -inf.
+  bool fill = false;
+  // Every block id that the lengths reach is checked: O(B * blocks), some 1 ns each.
+  bool check_indices = true;
+};
+
+// Bytes of workspace with which ComputeIndexerLogits can use `num_workers` workers, for up to
+// max_num_tokens rows; with less it uses fewer workers, but it needs what one takes. O(1). About 1 MB a
+// worker for 64 heads x 128 and many rows, less for few.
+// Refuses sizes that are not positive, or of which num_heads * head_dim exceeds 2^31 - 1, an unknown
+// precision, a target that cannot run.
+Status IndexerLogitsWorkspaceBytes(int64_t num_heads, int64_t head_dim, int64_t max_num_tokens,
+                                   size_t num_workers, const IndexerLogitsOptions& options,
+                                   size_t* bytes) noexcept;
+
+// Computes the logits. O(sum over rows of keys seen * H * D): each key is decoded once for a block of some
+// ten rows, each query packed once a task. Workspace: any alignment, one call at a time. A cell's bits
+// depend on its query row, its key, the target and the precision alone, not on the executor, on the other
+// rows and keys, nor on paged or ragged. No allocation, no lock, no exception.
+// Refuses, before anything is written: null data, strides smaller than a row, misaligned data, logits
+// overlapping an input, sizes that do not agree, both or neither of q and q_fp8, of paged and ragged;
+// row_starts[t] < 0 or > row_ends[t]; rows that see keys past logits.extent[1], the cache or the block
+// table; block ids outside the cache (with check_indices); a workspace too small.
+Status ComputeIndexerLogits(const IndexerLogitsArgs& args, Buffer workspace,
+                            const IndexerLogitsOptions& options = {},
+                            const Executor& executor = {}) noexcept;
+
+}  // namespace lathe
+
+#endif  // LATHE_INDEXER_LOGITS_H_

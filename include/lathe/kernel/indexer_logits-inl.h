@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+// Logits of an indexer: rows of queries against a range of keys.
+//
+//   pack queries [row][head group], once a task
+//   for each tile of 64 (48) keys, decoded once for all rows, into L1:
+//     for each query row:
+//       ScoreStep       8 (6) keys x all heads, in registers; lanes = heads
+//         WeighRelu     sums[key][lane] += weight * max(0, score), over the head groups
+//       SumsOf          16 (8) keys at a time: one tree of shuffles adds up their lanes
+//       * scale of the key
+//
+// The tile is half as long as attention's: a tile of 64 x 128 bfloat16 keys and the queries of a row of 64
+// heads are 16 KB each. Lanes = keys lost: it transposes every key (64 shuffles a 16 x 32 block
+// of words) for the same products.
+//
+// A cell's arithmetic knows neither its place in the tile nor its neighbours: every step adds up the words
+// of a key in the same order, and the tree adds the lanes of each key in the same pairs.
+
+// The sink of scores (score-inl.h) that keeps a weighted sum over rows, here heads: in kLanes partial sums
+// for each token, `sums` [token][kLanes]. Rows past num_rows are left out by selection: their score is
+// 0 * NaN where the key is not finite.
+struct WeighRelu {
+  const float* weights;  // room for whole groups
+  int64_t num_rows;
+  float* sums;
+
+  template <int kTokens, int kVectors, int kWords>
+  LATHE_INLINE void Take(const VF (&acc)[kTokens][2], int64_t row) const {
+    if constexpr (kWords == 1) {
+      const F32 d;
+      LATHE_UNROLL
+      for (int t = 0; t < kTokens; ++t) {
+        const VF first = kVectors == 2 ? acc[t][0] : hn::Add(acc[t][0], acc[t][1]);
+        VF sum = Add(d, first, row, hn::Load(d, sums + t * kLanes));
+        if constexpr (kVectors == 2) sum = Add(d, acc[t][1], row + kLanes, sum);
+        hn::Store(sum, d, sums + t * kLanes);
+      }
+    } else {
+      const hn::CappedTag<float, static_cast<size_t>(kLanes / kWords)> d;
+      ForEachNarrow<kTokens, kWords>(acc, [&](int t, const float* scores) {
+        float* sum = sums + t * kLanes;
+        hn::StoreU(Add(d, hn::LoadU(d, scores), row, hn::LoadU(d, sum)), d, sum);
+      });
+    }
+  }
+
+ private:
+  // sum + weights * max(0, scores) of the rows from `row` on.
+  template <class D>
+  LATHE_INLINE hn::Vec<D> Add(D d, hn::Vec<D> scores, int64_t row, hn::Vec<D> sum) const {
+    constexpr auto kCount = static_cast<int64_t>(HWY_MAX_LANES_D(D));
+    const int64_t left = (std::min)((std::max)(num_rows - row, int64_t{0}), kCount);
+    const auto relu = hn::IfThenZeroElse(hn::Lt(scores, hn::Zero(d)), scores);  // NaN stays
+    const auto with = hn::MulAdd(hn::LoadU(d, weights + row), relu, sum);
+    return hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(left)), with, sum);
+  }
+};
+
+// The sums over the lanes of kCount vectors, each in a lane of its own (kLanes / kCount lanes if fewer).
+template <int64_t kCount>
+LATHE_INLINE VF SumsOf(const float* vectors) {
+  if constexpr (kCount == 1) {
+    return hn::Load(F32(), vectors);
+  } else {
+    return AddNeighbours(SumsOf<kCount / 2>(vectors),
+                         SumsOf<kCount / 2>(vectors + kCount / 2 * kLanes));
+  }
+}
+
+// Scores of packed query rows, for whatever is to be done with them.
+template <class A>
+class IndexerScorer {
+ public:
+  using Element = typename A::Element;
+  static constexpr int64_t kTile = kRegisters == 32 ? 64 : 48;
+  static_assert(kTile <= kMaxTileKeys && kTile >= 2 * kLanes,
+                "queries are packed by way of a tile");
+
+  // Carves the scratch of one worker; with a counting arena, measures it.
+  IndexerScorer(Arena& arena, int64_t num_heads, int64_t width, int64_t max_rows)
+      : num_heads_(num_heads),
+        padded_heads_(RoundUp(num_heads, kLanes)),
+        padded_width_(RowSource<A>::PaddedWidth(width)) {
+    const auto take = [&arena](int64_t n) { return arena.Take<float>(static_cast<size_t>(n)); };
+    q_ = arena.Take<uint32_t>(static_cast<size_t>(max_rows * PackedWords()));
+    weights_ = take(max_rows * padded_heads_);
+    staged_ = arena.Take<Element>(static_cast<size_t>(kTile * padded_width_));
+    zeros_ = take(padded_width_);
+    sums_ = take(kSums * kLanes);
+    scales_ = take(kSums);
+    scores_ = take(kSums);
+    ranges_ = arena.Take<KeyRange>(static_cast<size_t>(max_rows));
+  }
+
+  // Rows [token, token + num_rows) of the batch, which see the keys of `ranges`.
+  template <class RangeOf>
+  void Pack(const IndexerCall& call, int64_t token, int64_t num_rows, const RowSource<A>& source,
+            const RangeOf& range_of) {
+    words_ = source.words();
+    num_rows_ = num_rows;
+    for (int64_t r = 0; r < num_rows; ++r) {
+      ranges_[r] = range_of(r);
+      if (ranges_[r].begin >= ranges_[r].end) continue;
+      PackRows<A>(
+          num_heads_, padded_width_, words_, staged_,
+          [&](int64_t head, Element* to) { LoadQuery(call, token + r, head, to); },
+          q_ + r * PackedWords());
+      const View<const float, 2>& weights = call.inputs.weights;
+      const float* from = weights.data + (token + r) * weights.stride[0];
+      float* to = weights_ + r * padded_heads_;
+      for (int64_t h = 0; h < padded_heads_; ++h) {
+        to[h] = h < num_heads_ ? from[h * weights.stride[1]] : 0.0f;
+      }
+    }
+  }
+
+  // emit(row, key, n, logits) for all keys in [begin, end) that the packed rows see; in the order of keys
+  // for each row, up to a tile at a time.
+  template <class Emit>
+  void Score(const IndexerCall& call, int64_t seq, const RowSource<A>& source, int64_t begin,
+             int64_t end, const Emit& emit) {
+    std::memset(zeros_, 0, static_cast<size_t>(padded_width_) * sizeof(float));
+    KeyCursor cursor(call.keys, call.width, seq, kTile, reinterpret_cast<const std::byte*>(zeros_));
+    cursor.Seek(begin, end);
+    int current = 0;
+    cursor.Next(tiles_[current]);
+    for (; tiles_[current].count > 0; current = 1 - current) {
+      cursor.Next(tiles_[1 - current]);
+      ScoreTile(call, source, tiles_[current], tiles_[1 - current], emit);
+    }
+  }
+
+  RowSource<A> Source(const IndexerCall& call) const {
+    return RowSource<A>(call.inputs.cache.format, call.width, kTile, staged_);
+  }
+  KeyRange range(int64_t row) const { return ranges_[row]; }
+
+ private:
+  // Keys that sums have room for: steps and the tree take more than are left.
+  static constexpr int64_t kSums = kTile + kScoreTokens + kLanes;
+
+  int64_t PackedWords() const { return padded_heads_ * padded_width_ / A::kWordElements; }
+
+  void LoadQuery(const IndexerCall& call, int64_t token, int64_t head, Element* to) const {
+    const In<3>& q = call.inputs.q;
+    if (!q.empty()) {
+      const int64_t offset = token * q.stride[0] + head * q.stride[1];
+      return Convert(q.dtype, q.data + offset * static_cast<int64_t>(SizeOf(q.dtype)),
+                     kDTypeOf<Element>, reinterpret_cast<std::byte*>(to), call.width);
+    }
+    const View<const uint8_t, 3>& codes = call.inputs.q_fp8;
+    const uint8_t* from = codes.data + token * codes.stride[0] + head * codes.stride[1];
+    DecodeCodes<float8_e4m3fn>(reinterpret_cast<const std::byte*>(from), call.width, Unscaled(),
+                               to);
+  }
+
+  template <class Emit>
+  void ScoreTile(const IndexerCall& call, const RowSource<A>& source, KeyTile& tile,
+                 const KeyTile& next, const Emit& emit) {
+    const auto in_tile = [&tile](int64_t key) {
+      return (std::min)((std::max)(key - tile.begin, int64_t{0}), tile.count);
+    };
+    bool is_loaded = false;
+    for (int64_t r = 0; r < num_rows_; ++r) {
+      const int64_t begin = in_tile(ranges_[r].begin), end = in_tile(ranges_[r].end);
+      if (begin >= end) continue;
+      const bool is_first = !is_loaded;
+      if (is_first) {
+        source.Load(tile, next);
+        for (int64_t t = 0; t < tile.count; ++t) {
+          scales_[t] = call.scale * source.RowScale(tile, t);
+        }
+        is_loaded = true;
+      }
+      const bool fetches = is_first && source.keys_in_place() && next.count > 0;
+      ScoreRow(r, tile.rows, fetches ? next.rows : nullptr, begin, end);
+      emit(r, tile.begin + begin, end - begin, scores_);
+    }
+  }
+
+  // Logits of keys [begin, end) of a tile in scores_.
+  void ScoreRow(int64_t row, const std::byte* const* rows, const std::byte* const* next,
+                int64_t begin, int64_t end) {
+    const uint32_t* q = q_ + row * PackedWords();
+    const int64_t count = end - begin;
+    std::memset(sums_, 0, static_cast<size_t>(RoundUp(count, kLanes) * kLanes) * sizeof(float));
+    for (int64_t t = 0; t < count;) {
+      const bool is_short = count - t <= 2;
+      const auto score =
+          is_short ? ScoreStep<A, 2, WeighRelu> : ScoreStep<A, kScoreTokens, WeighRelu>;
+      const std::byte* const* ahead = next != nullptr ? next + begin + t : nullptr;
+      score(rows + begin + t, ahead, q, words_, num_heads_,
+            WeighRelu{weights_ + row * padded_heads_, num_heads_, sums_ + t * kLanes});
+      t += is_short ? 2 : kScoreTokens;
+    }
+    const F32 d;
+    for (int64_t t = 0; t < count; t += kLanes) {
+      const VF sums = SumsOf<kLanes>(sums_ + t * kLanes);
+      hn::Store(hn::Mul(sums, hn::LoadU(d, scales_ + begin + t)), d, scores_ + t);
+    }
+  }
+
+  int64_t num_heads_;
+  int64_t padded_heads_;
+  int64_t padded_width_;
+  int64_t words_ = 0;
+  int64_t num_rows_ = 0;
+  uint32_t* q_;
+  float* weights_;
+  Element* staged_;
+  float* zeros_;
+  float* sums_;
+  float* scales_;
+  float* scores_;
+  KeyRange* ranges_;
+  KeyTile tiles_[2];
+};
+
+// f(begin, end) for the keys within [begin, end) that row `token` may see: all, or its candidate blocks.
+template <class F>
+void ForEachCandidate(const IndexerInputs& inputs, int64_t token, int64_t begin, int64_t end,
+                      const F& f) {
+  if (begin >= end) return;
+  if (inputs.candidate_block_size == 0) return f(begin, end);
+  const int64_t size = inputs.candidate_block_size;
+  for (int64_t i = 0; i < inputs.candidate_blocks.extent[1]; ++i) {
+    const int64_t block = inputs.candidate_blocks(token, i);
+    if (block < begin / size || block > (end - 1) / size) continue;
+    const int64_t first = block * size;
+    f((std::max)(begin, first), size > end - first ? end : first + size);
+  }
+}
+
+// -inf in the cells of a row that the task owns and that hold no logits: all, where candidates follow.
+LATHE_INLINE void FillRow(const IndexerCall& call, const IndexerTask& task, int64_t token,
+                          KeyRange range) {
+  constexpr float kMinusInf = -std::numeric_limits<float>::infinity();
+  const int64_t width = call.logits.extent[1];
+  const int64_t begin = task.is_first ? 0 : task.key_begin;
+  const int64_t end = task.is_last ? width : task.key_end;
+  float* row = call.logits.data + token * call.logits.stride[0];
+  const bool has_candidates = call.inputs.candidate_block_size > 0;
+  const int64_t first = has_candidates ? end : (std::min)((std::max)(range.begin, begin), end);
+  const int64_t last = has_candidates ? end : (std::max)((std::min)(range.end, end), first);
+  std::fill(row + begin, row + first, kMinusInf);
+  std::fill(row + last, row + end, kMinusInf);
+}
+
+template <class A>
+void IndexLogits(const IndexerCall& call, const IndexerTask& task, void* scratch) {
+  Arena arena(scratch);
+  IndexerScorer<A> scorer(arena, call.num_heads, call.width, task.num_rows);
+  const int64_t token = task.token_begin + task.row_begin;
+  const RowSource<A> source = scorer.Source(call);
+  KeyRange seen{task.key_end, task.key_begin};
+  scorer.Pack(call, token, task.num_rows, source, [&](int64_t r) {
+    const KeyRange range =
+        detail::IndexerKeys(call.inputs, task.seq, task.q_len, task.row_begin + r, token + r);
+    if (call.fill) FillRow(call, task, token + r, range);
+    if (range.begin < range.end) {
+      seen.begin = (std::min)(seen.begin, range.begin);
+      seen.end = (std::max)(seen.end, range.end);
+    }
+    return range;
+  });
+  const int64_t begin = (std::max)(seen.begin, task.key_begin);
+  const int64_t end = (std::min)(seen.end, task.key_end);
+  ForEachCandidate(call.inputs, token, begin, end, [&](int64_t from, int64_t to) {
+    scorer.Score(call, task.seq, source, from, to,
+                 [&](int64_t r, int64_t key, int64_t n, const float* logits) {
+                   std::memcpy(call.logits.data + (token + r) * call.logits.stride[0] + key, logits,
+                               static_cast<size_t>(n) * sizeof(float));
+                 });
+  });
+}
+
+template <class A>
+size_t IndexerScratchBytes(int64_t num_heads, int64_t width, int64_t max_rows) {
+  Arena counting;
+  IndexerScorer<A> scorer(counting, num_heads, width, max_rows);
+  return counting.bytes();
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Logits and top-k in one: tiles of logits go from the scorer into the candidates of their rows, whose floors
+// rise as they are found.
+//
+//   IndexerScorer   tile of keys -> logits of each row    (indexer_logits-inl.h)
+//   SelectRange     logits that reach the row's floor -> candidates of the row    (topk-inl.h)
+//   in the end      the row's list; or, of a range of a row that workers share, its k best, to be merged
+
+// Candidates of a row are thinned out when there are so many; few, so that those of all rows stay in L2.
+constexpr int64_t IndexerCandidates(int64_t max_keys, int64_t k) {
+  constexpr int64_t kMore = 1024;
+  return (std::min)(max_keys, 2 * k + kMore);
+}
+
+inline KeyRange KeysOf(const IndexerTopkCall& call, const IndexerTask& task, int64_t r) {
+  const int64_t i = task.row_begin + r;
+  return detail::IndexerKeys(call.scores.inputs, task.seq, task.q_len, i, task.token_begin + i);
+}
+
+// write(args, row, t) for row r of a task.
+template <class Write>
+void WriteKeyList(const IndexerTopkCall& call, const IndexerTask& task, int64_t r,
+                  const Write& write) {
+  const KeyRange keys = KeysOf(call, task, r);
+  TopkRow row;
+  row.begin = keys.begin;
+  row.end = keys.end;
+  row.origin = call.options.index_base == TopkIndexBase::kRowStart ? keys.begin : 0;
+  row.length = row.tail_begin = keys.end - row.origin;
+  TopkArgs args = call.out;
+  const View<const int64_t, 1> seq{&task.seq, {args.indices.extent[0]}, {0}};
+  if (call.scores.inputs.row_starts.empty()) args.row_seq = seq;
+  write(args, row, task.token_begin + task.row_begin + r);
+}
+
+inline void WriteSelected(const IndexerTopkCall& call, const IndexerTask& task, int64_t r,
+                          const TopkCandidates& c) {
+  WriteKeyList(call, task, r, [&](const TopkArgs& args, const TopkRow& row, int64_t t) {
+    WriteCandidates(args, call.options, row, t, c);
+  });
+}
+
+// All keys of a row that has at most k, or none.
+inline void WriteUnscored(const IndexerTopkCall& call, const IndexerTask& task, int64_t r) {
+  WriteKeyList(call, task, r, [&](const TopkArgs& args, const TopkRow& row, int64_t t) {
+    const int64_t n = (std::min)(row.num_columns(), call.options.k);
+    WriteTopk(args, call.options, row, t, n, [](int64_t i) { return i; });
+  });
+}
+
+template <class A>
+class IndexerSelector {
+ public:
+  IndexerSelector(Arena& arena, int64_t num_heads, int64_t width, int64_t max_rows,
+                  int64_t capacity)
+      : scorer_(arena, num_heads, width, max_rows), stride_(capacity + TopkCandidates::kSlack) {
+    all_ = detail::CarveTopkCandidates(arena, max_rows * stride_);
+    rows_ = arena.Take<TopkCandidates>(static_cast<size_t>(max_rows));
+    floors_ = arena.Take<int32_t>(static_cast<size_t>(max_rows));
+  }
+
+  // `part`: null, or has room for k: then the task is a range of the keys of one row.
+  void Run(const IndexerTopkCall& call, const IndexerTask& task, TopkCandidates* part) {
+    const IndexerCall& scores = call.scores;
+    const int64_t k = call.options.k;
+    const int64_t token = task.token_begin + task.row_begin;
+    const RowSource<A> source = scorer_.Source(scores);
+    bool has_scored = false;
+    scorer_.Pack(scores, token, task.num_rows, source, [&](int64_t r) {
+      rows_[r] = {all_.keys + r * stride_, all_.indices + r * stride_, 0,
+                  stride_ - TopkCandidates::kSlack};
+      floors_[r] = kNoFloor;
+      const KeyRange keys = KeysOf(call, task, r);
+      if (keys.end - keys.begin <= k || k == 0) {
+        WriteUnscored(call, task, r);
+        return KeyRange{};
+      }
+      has_scored = true;
+      return keys;
+    });
+    if (!has_scored) return;
+    scorer_.Score(scores, task.seq, source, task.key_begin, task.key_end,
+                  [&](int64_t r, int64_t key, int64_t n, const float* logits) {
+                    SelectRange(logits, n, key - scorer_.range(r).begin, k, &floors_[r], &rows_[r]);
+                  });
+    for (int64_t r = 0; r < task.num_rows; ++r) {
+      const KeyRange keys = scorer_.range(r);
+      if (keys.begin == keys.end) continue;
+      if (rows_[r].count > k) KeepBest(k, &floors_[r], &rows_[r]);
+      if (part != nullptr) {
+        MergeCandidates(&rows_[r], 1, k, part);
+      } else {
+        WriteSelected(call, task, r, rows_[r]);
+      }
+    }
+  }
+
+ private:
+  IndexerScorer<A> scorer_;
+  int64_t stride_;
+  TopkCandidates all_;
+  TopkCandidates* rows_;
+  int32_t* floors_;
+};
+
+template <class A>
+void IndexTopk(const IndexerTopkCall& call, const IndexerTask& task, void* scratch,
+               TopkCandidates* part) {
+  Arena arena(scratch);
+  IndexerSelector<A> selector(arena, call.scores.num_heads, call.scores.width, task.num_rows,
+                              IndexerCandidates(call.max_keys, call.options.k));
+  selector.Run(call, task, part);
+}
+
+template <class A>
+size_t IndexerTopkScratchBytes(int64_t num_heads, int64_t width, int64_t max_rows, int64_t max_keys,
+                               int64_t k) {
+  Arena counting;
+  IndexerSelector<A> selector(counting, num_heads, width, max_rows, IndexerCandidates(max_keys, k));
+  return counting.bytes();
+}
+
+// The one row of the task from the ranges that it was cut into; the first one has room for all.
+inline void MergeIndexTopk(const IndexerTopkCall& call, const IndexerTask& task,
+                           const TopkCandidates* parts, int64_t num_parts) {
+  TopkCandidates all = parts[0];
+  MergeCandidates(parts, num_parts, call.options.k, &all);
+  WriteSelected(call, task, 0, all);
+}
+
+inline void ListIndexKeys(const IndexerTopkCall& call, const IndexerTask& task) {
+  for (int64_t r = 0; r < task.num_rows; ++r) WriteUnscored(call, task, r);
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// SetOfKeys: one key set of a task, with who sees which of its keys, where they are and how they are read.
+
+template <class A>
+struct SetOfKeys {
+  SetOfKeys(const AttendCall& call, const AttendTask& task, int set, int64_t tile_keys,
+            typename A::Element* scratch, typename A::Element* value_scratch,
+            const std::byte* zeros, KeyRange* of_rows)
+      : has_list(call.keys[set].has_indices()),
+        all_see(task.keys[set]),
+        any_sees(task.keys[set]),
+        visible(of_rows),
+        source(call, set, tile_keys, scratch, value_scratch),
+        cursor(call, task, set, tile_keys, zeros) {
+    for (int64_t r = 0; r < task.num_rows; ++r) visible[r] = task.keys[set];
+    if (set < call.num_key_sets && !has_list) FindVisible(call, task, set);
+  }
+
+  bool IsSeenByAll(const KeyTile& tile) const {
+    return has_list || (all_see.begin <= tile.begin && all_see.end >= tile.begin + tile.count);
+  }
+
+  bool has_list;
+  bool has_tree = false;   // rows do not see all that `visible` spans
+  int64_t tree_begin = 0;  // what lies in front they do
+  KeyRange all_see;        // what all rows see in common
+  KeyRange any_sees;       // from the first to the last key that some row sees
+  KeyRange* visible;       // of each row
+  RowSource<A> source;
+  KeyCursor cursor;
+
+ private:
+  void FindVisible(const AttendCall& call, const AttendTask& task, int set) {
+    any_sees = {task.keys[set].end, task.keys[set].begin};
+    const KeySet& keys = call.keys[set];
+    for (int64_t r = 0; r < task.num_rows; ++r) {
+      const int64_t i = (task.row_begin + r) / call.unit_heads;
+      // Heads of one token see the same.
+      visible[r] =
+          r > 0 && i == (task.row_begin + r - 1) / call.unit_heads
+              ? visible[r - 1]
+              : detail::VisibleKeys(keys, call.causality, detail::PlaceOfQuery(call, task, set, i));
+      all_see.begin = (std::max)(all_see.begin, visible[r].begin);
+      all_see.end = (std::min)(all_see.end, visible[r].end);
+      any_sees.begin = (std::min)(any_sees.begin, visible[r].begin);
+      any_sees.end = (std::max)(any_sees.end, visible[r].end);
+    }
+    has_tree = call.causality.MasksKeys(keys);
+    if (!has_tree) return;
+    tree_begin = detail::PlaceOfQuery(call, task, set, 0).num_before();
+    all_see.end = (std::min)(all_see.end, tree_begin);
+  }
+};

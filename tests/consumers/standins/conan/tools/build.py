@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+def check_min_cppstd(conanfile, standard):
+    assert conanfile is not None and standard in (17, 20, 23)
+
+
+def can_run(conanfile):
+    return conanfile is not None

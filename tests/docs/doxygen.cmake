@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# cmake -DDOXYGEN= -DTREE= -DOUTPUT= -DVERSION= -P doxygen.cmake: docs/Doxyfile, without a warning.
+cmake_minimum_required(VERSION 3.22)
+
+if(NOT DOXYGEN)
+  message(STATUS "there is no doxygen")
+  return()
+endif()
+file(REMOVE_RECURSE "${OUTPUT}")
+file(MAKE_DIRECTORY "${OUTPUT}")
+file(READ "${TREE}/docs/Doxyfile" config)
+file(WRITE "${OUTPUT}/Doxyfile" "${config}
+PROJECT_NUMBER = ${VERSION}
+OUTPUT_DIRECTORY = ${OUTPUT}
+")
+execute_process(COMMAND "${DOXYGEN}" "${OUTPUT}/Doxyfile" WORKING_DIRECTORY "${TREE}"
+                RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE warnings)
+if(result OR NOT warnings STREQUAL "")
+  message(FATAL_ERROR "doxygen warns:\n${warnings}")
+endif()
+file(GLOB pages "${OUTPUT}/html/mla__decode_8h.html")
+if(NOT pages)
+  message(FATAL_ERROR "doxygen made no page of mla_decode.h")
+endif()

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// What logits refuse: the whole message for each way to break a valid call, and no cell written.
+#include <catch2/catch_test_macros.hpp>
+#include <limits>
+#include <string>
+
+#include "indexer/indexer_problem.h"
+
+namespace lathe::test {
+namespace {
+
+using Problem = IndexerProblem;
+using Inputs = IndexerInputs;
+
+struct Row {
+  const char* message;
+  void (*break_it)(Problem& p);
+};
+
+// Two sequences of 9 and 5 tokens with 2 and 1 rows, pages of 4 keys; or 3 ragged rows over 9 slots.
+IndexerCase ValidCase(bool is_ragged) {
+  IndexerCase c;
+  c.format = CacheFormat::kLatentFp8E4m3;
+  c.heads = 3;
+  c.width = 8;
+  c.block_size = 4;
+  c.seq_lens = {9, 5};
+  c.q_lens = {2, 1};
+  if (is_ragged) {
+    c.seq_lens = {9};
+    c.q_lens = {};
+    c.ranges = {{0, 4}, {2, 9}, {5, 5}};
+  }
+  return c;
+}
+
+void RequireRefusals(std::initializer_list<Row> rows, bool is_ragged = false,
+                     QueryType query = QueryType::kBFloat16) {
+  for (const Row& row : rows) {
+    INFO("expected: " << row.message);
+    IndexerCase c = ValidCase(is_ragged);
+    c.query = query;
+    Problem problem(c);
+    problem.Run();
+    problem.logits.Poison();
+    const std::vector<float> before = problem.logits.Copy();
+    row.break_it(problem);
+    problem.options.fill = true;
+    const Status status = ComputeIndexerLogits(
+        problem.args, {problem.workspace.data(), problem.workspace.size()}, problem.options);
+    REQUIRE_FALSE(status.ok());
+    REQUIRE(std::string(Format(status).c_str()) == row.message);
+    REQUIRE(SameBits(problem.logits.Copy(), before));
+  }
+}
+
+TEST_CASE("logits refuse wrong queries", "[indexer][logits][validation]") {
+  RequireRefusals({
+      {"invalid argument: inputs.weights.extent[1] is 0, must be at least 1",
+       [](Problem& p) {
+         p.args.inputs.weights.extent[1] = 0;
+         p.args.inputs.q.extent[1] = 0;
+       }},
+      {"invalid argument: inputs.weights.stride[1] is 0, must be at least 1",
+       [](Problem& p) { p.args.inputs.weights.stride[1] = 0; }},
+      {"invalid argument: inputs.weights.data must not be null",
+       [](Problem& p) { p.args.inputs.weights.data = nullptr; }},
+      {"invalid argument: inputs.q.extent[0] is 2, must be 3",
+       [](Problem& p) { p.args.inputs.q.extent[0] = 2; }},
+      {"invalid argument: inputs.q.extent[1] is 4, must be 3",
+       [](Problem& p) { p.args.inputs.q.extent[1] = 4; }},
+      {"invalid argument: inputs.q.extent[2] is 0, must be at least 1",
+       [](Problem& p) { p.args.inputs.q.extent[2] = 0; }},
+      {"invalid argument: inputs.q.extent[2] is 2147483647, must be at most, for as many heads, "
+       "715827882",
+       [](Problem& p) { p.args.inputs.q.extent[2] = 2147483647; }},
+      {"invalid argument: inputs.q.stride[2] is 2, must be 1",
+       [](Problem& p) { p.args.inputs.q.stride[2] = 2; }},
+      {"invalid argument: inputs.q.data must not be null",
+       [](Problem& p) { p.args.inputs.q.data = nullptr; }},
+      {"invalid argument: inputs.q must not be given beside inputs.q_fp8",
+       [](Problem& p) { p.args.inputs.q_fp8.extent[2] = 8; }},
+  });
+  RequireRefusals(
+      {
+          {"invalid argument: inputs.q_fp8.extent[1] is 2, must be 3",
+           [](Problem& p) { p.args.inputs.q_fp8.extent[1] = 2; }},
+          {"invalid argument: inputs.q_fp8.stride[2] is 2, must be 1",
+           [](Problem& p) { p.args.inputs.q_fp8.stride[2] = 2; }},
+          {"invalid argument: inputs.q_fp8.stride[0] is 7, must be at least a row's width, 8",
+           [](Problem& p) { p.args.inputs.q_fp8.stride[0] = 7; }},
+          {"invalid argument: inputs.q_fp8.stride[1] is -8, must be at least 0",
+           [](Problem& p) { p.args.inputs.q_fp8.stride[1] = -8; }},
+          {"invalid argument: inputs.q_fp8.data must not be null",
+           [](Problem& p) { p.args.inputs.q_fp8.data = nullptr; }},
+      },
+      false, QueryType::kFp8);
+}
+
+TEST_CASE("logits refuse wrong caches and outputs", "[indexer][logits][validation]") {
+  RequireRefusals({
+      {"invalid argument: inputs.cache.format is 77, must be a known CacheFormat",
+       [](Problem& p) { p.args.inputs.cache.format = static_cast<CacheFormat>(77); }},
+      {"invalid argument: inputs.cache.format is 12, must be one for the width in use; this one's "
+       "is 128",
+       [](Problem& p) { p.args.inputs.cache.format = CacheFormat::kIndexerFp8; }},
+      {"invalid argument: inputs.cache.scale is 0, must be finite and above 0",
+       [](Problem& p) { p.args.inputs.cache.scale = 0.0f; }},
+      {"invalid argument: inputs.cache.row_stride is 7, must be at least a record's bytes, 8",
+       [](Problem& p) { p.args.inputs.cache.row_stride = 7; }},
+      {"invalid argument: inputs.cache.data must not be null",
+       [](Problem& p) { p.args.inputs.cache.data = nullptr; }},
+      {"invalid argument: logits.extent[0] is 2, must be 3",
+       [](Problem& p) { p.args.logits.extent[0] = 2; }},
+      {"invalid argument: logits.extent[1] is 8, must be at least the end of the longest row, 9",
+       [](Problem& p) { p.args.logits.extent[1] = 8; }},
+      {"invalid argument: logits.stride[1] is 2, must be 1",
+       [](Problem& p) { p.args.logits.stride[1] = 2; }},
+      {"invalid argument: logits.stride[0] is 13, must be at least a row's width, 14",
+       [](Problem& p) { p.args.logits.stride[0] = 13; }},
+      {"invalid argument: logits.data must not be null",
+       [](Problem& p) { p.args.logits.data = nullptr; }},
+      {"invalid argument: inputs.weights must not overlap logits",
+       [](Problem& p) { p.args.inputs.weights.data = p.args.logits.data; }},
+      {"invalid argument: inputs.cache must not overlap logits",
+       [](Problem& p) {
+         p.args.inputs.cache.data = reinterpret_cast<const std::byte*>(p.args.logits.data);
+       }},
+  });
+}
+
+TEST_CASE("logits refuse wrong pages and lengths", "[indexer][logits][validation]") {
+  RequireRefusals({
+      {"invalid argument: inputs.seq_lens[1] is -1, must be at least 0",
+       [](Problem& p) { p.seq_lens[1] = -1; }},
+      {"index out of range: inputs.seq_lens[0] is 17, must have as many keys as inputs.block_table "
+       "covers, at most 16",
+       [](Problem& p) { p.seq_lens[0] = 17; }},
+      {"invalid argument: inputs.seq_lens.extent[0] is 1, must be 2",
+       [](Problem& p) { p.args.inputs.seq_lens.extent[0] = 1; }},
+      {"invalid argument: inputs.block_table.data must not be null",
+       [](Problem& p) { p.args.inputs.block_table.data = nullptr; }},
+      {"index out of range: inputs.block_table[5] is 6, must be within 0 and "
+       "inputs.cache.num_blocks - 1 = 5",
+       [](Problem& p) { p.block_table[5] = 6; }},
+      {"index out of range: inputs.block_table[2] is -1, must be within 0 and "
+       "inputs.cache.num_blocks - 1 = 5",
+       [](Problem& p) { p.block_table[2] = -1; }},
+      {"invalid argument: inputs.query_start_loc[0] is 1, must be 0",
+       [](Problem& p) { p.query_start_loc[0] = 1; }},
+      {"invalid argument: inputs.query_start_loc[1] is -1, must be at least the entry before it, 0",
+       [](Problem& p) { p.query_start_loc[1] = -1; }},
+      {"invalid argument: inputs.query_start_loc[2] is 4, must be the number of query rows, 3",
+       [](Problem& p) { p.query_start_loc[2] = 4; }},
+      {"invalid argument: inputs.row_kv_lens.extent[0] is 2, must be 3",
+       [](Problem& p) { p.args.inputs.row_kv_lens = p.args.inputs.seq_lens; }},
+      {"invalid argument: inputs.compress_ratio is 0, must be at least 1",
+       [](Problem& p) { p.args.inputs.compress_ratio = 0; }},
+      {"invalid argument: inputs.candidate_blocks.extent[0] is 2, must be 3",
+       [](Problem& p) { p.args.inputs.candidate_blocks = p.args.inputs.block_table; }},
+      {"invalid argument: inputs.candidate_block_size is 0, must be at least 1",
+       [](Problem& p) {
+         p.args.inputs.candidate_blocks = p.args.inputs.block_table;
+         p.args.inputs.candidate_blocks.extent[0] = 3;
+         p.args.inputs.candidate_blocks.stride[0] = 0;
+       }},
+      {"invalid argument: inputs.candidate_block_size is 4, must be, without "
+       "inputs.candidate_blocks, 0",
+       [](Problem& p) { p.args.inputs.candidate_block_size = 4; }},
+  });
+}
+
+TEST_CASE("logits refuse wrong ragged rows", "[indexer][logits][validation]") {
+  RequireRefusals(
+      {
+          {"invalid argument: inputs.row_starts[1] is 10, must be at most inputs.row_ends there, 9",
+           [](Problem& p) { p.row_starts[1] = 10; }},
+          {"invalid argument: inputs.row_starts[2] is -1, must be at least 0",
+           [](Problem& p) { p.row_starts[2] = -1; }},
+          {"index out of range: inputs.row_ends[0] is 17, must be at most "
+           "inputs.cache.num_blocks * inputs.cache.block_size = 16",
+           [](Problem& p) { p.row_ends[0] = 17; }},
+          {"invalid argument: logits.extent[1] is 8, must be at least the end of the longest row, "
+           "9",
+           [](Problem& p) { p.args.logits.extent[1] = 8; }},
+          {"invalid argument: inputs.row_ends.extent[0] is 0, must be 3",
+           [](Problem& p) { p.args.inputs.row_ends = {}; }},
+          {"invalid argument: inputs.row_starts.extent[0] is 0, must be 3",
+           [](Problem& p) { p.args.inputs.row_starts = {}; }},
+          {"invalid argument: inputs.seq_lens must not be given beside inputs.row_starts",
+           [](Problem& p) { p.args.inputs.seq_lens = p.args.inputs.row_starts; }},
+          {"invalid argument: inputs.row_kv_lens must not be given beside inputs.row_starts",
+           [](Problem& p) { p.args.inputs.row_kv_lens = p.args.inputs.row_starts; }},
+          {"invalid argument: inputs.compress_ratio is 4, must be, beside inputs.row_starts, 1",
+           [](Problem& p) { p.args.inputs.compress_ratio = 4; }},
+      },
+      true);
+}
+
+TEST_CASE("logits refuse wrong options, workspaces and executors",
+          "[indexer][logits][validation]") {
+  Problem problem(ValidCase(false));
+  problem.Run();
+  const auto message = [&problem](Buffer workspace, const Executor& executor = {}) {
+    return std::string(
+        Format(ComputeIndexerLogits(problem.args, workspace, problem.options, executor)).c_str());
+  };
+  const Buffer whole{problem.workspace.data(), problem.workspace.size()};
+  REQUIRE(message(whole) == "ok");
+  const std::string needed = std::to_string(whole.bytes);
+  REQUIRE(message({whole.data, whole.bytes - 1}) == "buffer too small: workspace.bytes is " +
+                                                        std::to_string(whole.bytes - 1) +
+                                                        ", must be at least " + needed);
+  REQUIRE(message({}) == "buffer too small: workspace.bytes is 0, must be at least " + needed);
+  Executor executor;
+  executor.run = nullptr;
+  REQUIRE(message(whole, executor) == "invalid argument: executor.run must not be null");
+  problem.options.precision = static_cast<Precision>(7);
+  REQUIRE(message(whole) == "invalid argument: options.precision is 7, must be a known Precision");
+  problem.options.precision = Precision::kAuto;
+  problem.options.target = static_cast<Target>(99);
+  REQUIRE(message(whole).find("options.target is 99") != std::string::npos);
+  problem.options.target = Target::kAuto;
+  problem.block_table[2] = 6;
+  problem.options.check_indices = false;
+  problem.seq_lens[0] = 8;  // block_table[2] is not reached
+  REQUIRE(message(whole) == "ok");
+}
+
+TEST_CASE("sizes of logits' workspaces", "[indexer][logits][validation]") {
+  size_t bytes = 0;
+  const auto message = [&bytes](int64_t heads, int64_t width, int64_t tokens, size_t workers) {
+    return std::string(
+        Format(IndexerLogitsWorkspaceBytes(heads, width, tokens, workers, {}, &bytes)).c_str());
+  };
+  REQUIRE(message(0, 128, 1, 1) == "invalid argument: num_heads is 0, must be at least 1");
+  REQUIRE(message(64, 0, 1, 1) == "invalid argument: head_dim is 0, must be at least 1");
+  REQUIRE(message(64, 128, 0, 1) == "invalid argument: max_num_tokens is 0, must be at least 1");
+  REQUIRE(message(64, 128, 1, 0) == "invalid argument: num_workers is 0, must be at least 1");
+  REQUIRE(message(65536, 65536, 1, 1) ==
+          "invalid argument: head_dim is 65536, must be at most, for as many heads, 32767");
+  REQUIRE(bytes == 0);
+  REQUIRE(message(64, 128, 1, 1) == "ok");
+  const size_t one = bytes;
+  REQUIRE(message(64, 128, 1, 16) == "ok");
+  REQUIRE(bytes == 16 * one);
+  REQUIRE(message(64, 128, 4096, 1) == "ok");
+  REQUIRE(bytes > one);
+  REQUIRE(bytes < (3u << 20));
+  REQUIRE(std::string(Format(IndexerLogitsWorkspaceBytes(1, 1, 1, 1, {}, nullptr)).c_str()) ==
+          "invalid argument: bytes must not be null");
+}
+
+// More workers than the workspace has room for: as many as fit.
+TEST_CASE("a small workspace serves many workers", "[indexer][logits]") {
+  IndexerCase c;
+  c.seq_lens = {3000};
+  IndexerProblem problem(c);
+  problem.Run(1);
+  const std::vector<float> expected = problem.logits.Copy();
+  problem.logits.Poison();
+  const Status status =
+      ComputeIndexerLogits(problem.args, {problem.workspace.data(), problem.workspace.size()},
+                           problem.options, ThreadExecutor(5));
+  REQUIRE(status.ok());
+  REQUIRE(SameBits(problem.logits.Copy(), expected));
+}
+
+TEST_CASE("no rows, no work", "[indexer][logits]") {
+  IndexerLogitsArgs args;
+  args.inputs.q = Packed(static_cast<const float*>(nullptr), 0, 4, 64);
+  args.inputs.weights = Packed(static_cast<const float*>(nullptr), 0, 4);
+  args.inputs.cache = {nullptr, CacheFormat::kLatentFloat32, 0, 16, 4096, 256};
+  const Status status = ComputeIndexerLogits(args, {});
+  INFO(Format(status).c_str());
+  REQUIRE(status.ok());
+}
+
+}  // namespace
+}  // namespace lathe::test

@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fused scoring and selection against logits and Topk one after the other: the same lists.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <string>
+
+#include "indexer/indexer_problem.h"
+#include "lathe/indexer_topk.h"
+#include "support/targets.h"
+
+namespace lathe::test {
+namespace {
+
+// The lists of an indexer problem's rows, both ways.
+template <class Index = int32_t>
+class SelectProblem {
+ public:
+  SelectProblem(const IndexerCase& c, int64_t k, int64_t width, uint64_t seed = 1)
+      : scores(c, seed),
+        indices(static_cast<size_t>(scores.num_tokens() * width)),
+        counts(static_cast<size_t>(scores.num_tokens())),
+        width_(width) {
+    options.k = k;
+    Refresh();
+  }
+  // After a change of the problem's inputs.
+  void Refresh() {
+    args.inputs = scores.args.inputs;
+    args.indices = Packed(indices.data(), scores.num_tokens(), width_);
+    args.counts = Packed(counts.data(), scores.num_tokens());
+  }
+
+  Status TryRun(size_t num_workers) {
+    const IndexerCase& c = scores.the_case();
+    size_t bytes = 0;
+    const IndexerTopkLimits limits{c.heads,   c.width,    scores.num_tokens(), scores.columns() - 5,
+                                   options.k, num_workers};
+    const Status sized = IndexerTopkWorkspaceBytes(limits, options, &bytes);
+    if (!sized.ok()) return sized;
+    Guarded<std::byte> workspace(bytes);
+    const Status status = IndexerTopk(args, options, {workspace.data(), bytes},
+                                      num_workers == 1 ? Executor{} : ThreadExecutor(num_workers));
+    REQUIRE(workspace.IsFrontIntact());
+    return status;
+  }
+  void Run(size_t num_workers) {
+    indices.Poison();
+    counts.Poison();
+    const Status status = TryRun(num_workers);
+    REQUIRE(std::string(Format(status).c_str()) == "ok");
+    REQUIRE(indices.IsFrontIntact());
+  }
+
+  struct Lists {
+    std::vector<Index> indices, counts;
+  };
+  // In two steps, on the same target.
+  Lists InTwoSteps(const IndexView<1>& row_seq) {
+    scores.options.target = options.target;
+    scores.options.precision = options.precision;
+    scores.Run();
+    std::vector<int64_t> begins, ends;
+    for (int64_t t = 0; t < scores.num_tokens(); ++t) {
+      const auto [begin, end] = RangeOfRow(t);
+      begins.push_back(begin);
+      ends.push_back(end);
+    }
+    Lists lists{indices.Copy(), counts.Copy()};
+    TopkArgs topk;
+    topk.logits = scores.args.logits;
+    topk.row_starts = Packed(static_cast<const int64_t*>(begins.data()), begins.size());
+    topk.row_ends = Packed(static_cast<const int64_t*>(ends.data()), ends.size());
+    topk.indices = Packed(lists.indices.data(), scores.num_tokens(), width_);
+    topk.counts = Packed(lists.counts.data(), scores.num_tokens());
+    topk.block_table = args.block_table;
+    topk.block_size = args.block_size;
+    topk.num_blocks = args.num_blocks;
+    if (!args.block_table.empty()) topk.row_seq = row_seq;
+    TopkOptions topk_options;
+    topk_options.k = options.k;
+    topk_options.index_base = options.index_base;
+    topk_options.target = options.target;
+    std::vector<std::byte> workspace(TopkWorkspaceBytes({scores.columns(), options.k, 1}));
+    REQUIRE(Topk(topk, topk_options, {workspace.data(), workspace.size()}).ok());
+    return lists;
+  }
+  void RequireSameLists(const IndexView<1>& row_seq = {}) {
+    for (const Target target : RunnableTargets()) {
+      INFO("target " << Name(target));
+      options.target = target;
+      const Lists expected = InTwoSteps(row_seq);
+      for (const size_t workers : {1, 2, 3, 7}) {
+        INFO("workers " << workers);
+        Run(workers);
+        REQUIRE(SameBits(indices.Copy(), expected.indices));
+        REQUIRE(SameBits(counts.Copy(), expected.counts));
+      }
+    }
+  }
+
+  IndexerProblem scores;
+  IndexerTopkArgs args;
+  IndexerTopkOptions options;
+  Guarded<Index> indices, counts;
+
+ private:
+  // From what the reference says of single keys.
+  Slots RangeOfRow(int64_t t) const {
+    const IndexerInputs& in = scores.args.inputs;
+    int64_t b = t, q_len = 1, i = 0;
+    if (!in.query_start_loc.empty()) {
+      for (b = 0; in.query_start_loc(b + 1) <= t;) ++b;
+      q_len = in.query_start_loc(b + 1) - in.query_start_loc(b);
+      i = t - in.query_start_loc(b);
+    }
+    Slots slots{0, 0};
+    for (int64_t key = 0; key < scores.columns(); ++key) {
+      if (!ref::SeesKey(in, b, q_len, i, t, key)) continue;
+      if (slots.begin == slots.end) slots.begin = key;
+      slots.end = key + 1;
+    }
+    return slots;
+  }
+
+  int64_t width_;
+};
+
+TEST_CASE("scoring with selection gives the lists of the two steps", "[indexer][topk]") {
+  const int64_t k = GENERATE(0, 1, 7, 64, 200, 512, 2048, 2051);
+  CAPTURE(k);
+  IndexerCase c;
+  c.heads = 8;
+  c.seq_lens = {k, k + 1, 3000, 0, 1, 2 * k + 3};
+  c.q_lens = {1, 2, 3, 1, 2, 1};
+  SelectProblem<> problem(c, k, k + 3);
+  problem.RequireSameLists();
+}
+
+TEST_CASE("workers share a long row", "[indexer][topk]") {
+  const int64_t k = GENERATE(1, 100, 2048);
+  const CacheFormat format =
+      GENERATE(CacheFormat::kIndexerFp8, CacheFormat::kIndexerMxfp4, CacheFormat::kLatentBFloat16);
+  const bool has_company = GENERATE(false, true);
+  CAPTURE(k, NameOf(format), has_company);
+  IndexerCase c;
+  c.format = format;
+  c.seq_lens = {5003};  // parts are 1024 keys at least
+  if (has_company) c.seq_lens = {40, 5003, 100, 2049, 2500};
+  SelectProblem<int64_t> problem(c, k, k);
+  problem.RequireSameLists();
+}
+
+TEST_CASE("many rows of a sequence are selected side by side", "[indexer][topk]") {
+  IndexerCase c;
+  c.heads = 16;
+  c.seq_lens = {900};
+  c.q_lens = {150};
+  SelectProblem<> problem(c, 64, 64);
+  problem.RequireSameLists();
+}
+
+TEST_CASE("keys of compressed tokens are selected", "[indexer][topk]") {
+  IndexerCase c;
+  c.heads = 4;
+  c.compress_ratio = 4;
+  c.seq_lens = {3, 4, 400, 4001};
+  c.q_lens = {1, 1, 4, 2};
+  SelectProblem<> problem(c, 60, 60);
+  problem.RequireSameLists();
+}
+
+TEST_CASE("ragged rows are selected, counted from slot 0 or the row's start", "[indexer][topk]") {
+  const TopkIndexBase base = GENERATE(TopkIndexBase::kColumn, TopkIndexBase::kRowStart);
+  IndexerCase c;
+  c.heads = 5;
+  c.block_size = 16;
+  c.seq_lens = {2000};
+  c.ranges = {{0, 2000}, {5, 5}, {100, 150}, {300, 351}, {1000, 2000}, {1, 1999}};
+  SelectProblem<> problem(c, 50, 50);
+  problem.options.index_base = base;
+  problem.RequireSameLists();
+}
+
+TEST_CASE("selected keys become slots of another cache", "[indexer][topk]") {
+  IndexerCase c;
+  c.heads = 4;
+  c.seq_lens = {300, 20};
+  c.q_lens = {2, 1};
+  SelectProblem<> problem(c, 30, 30);
+  std::vector<int32_t> table(2 * 44, -1);
+  for (size_t page = 0; page < 44; ++page) {
+    table[page] = static_cast<int32_t>((page * 13 + 5) % 97);
+    table[44 + page] = static_cast<int32_t>(96 - page);
+  }
+  problem.args.block_table = Packed(static_cast<const int32_t*>(table.data()), 2, 44);
+  problem.args.block_size = 7;
+  problem.args.num_blocks = 97;
+  const int32_t row_seq[3] = {0, 0, 1};
+  problem.RequireSameLists(Packed(row_seq, 3));
+  REQUIRE(problem.indices[2 * 30] == 96 * 7);
+
+  SECTION("ragged, with a sequence for each row") {
+    IndexerCase ragged = c;
+    ragged.seq_lens = {290};
+    ragged.q_lens = {};
+    ragged.ranges = {{0, 290}, {3, 20}, {100, 200}};
+    SelectProblem<> rows(ragged, 30, 30);
+    const int32_t seqs[3] = {1, 0, 1};
+    rows.args.block_table = problem.args.block_table;
+    rows.args.block_size = 7;
+    rows.args.num_blocks = 97;
+    rows.args.row_seq = Packed(seqs, 3);
+    rows.RequireSameLists(rows.args.row_seq);
+  }
+}
+
+// Copies of keys have equal logits, to the bit, wherever they are: the lower key wins.
+TEST_CASE("of equal keys the lower ones are selected", "[indexer][topk]") {
+  IndexerCase c;
+  c.heads = 64;
+  c.block_size = 16;
+  c.seq_lens = {4100};
+  SelectProblem<> problem(c, 1500, 1500);
+  for (int64_t key = 1; key < 4100; ++key) {
+    const int64_t from = problem.scores.SlotOf(0, key % 3), to = problem.scores.SlotOf(0, key);
+    std::memcpy(problem.scores.pages.Record(to), problem.scores.pages.Record(from), 128);
+    std::memcpy(problem.scores.pages.Side(to), problem.scores.pages.Side(from), 4);
+  }
+  problem.RequireSameLists();
+  for (size_t i = 1; i < 1300; ++i) REQUIRE(problem.indices[i] > problem.indices[i - 1]);
+}
+
+TEST_CASE("keys that are NaN are selected last", "[indexer][topk]") {
+  IndexerCase c;
+  c.heads = 64;
+  c.seq_lens = {3000};
+  const int64_t k = GENERATE(500, 2000);
+  SelectProblem<> problem(c, k, k);
+  for (int64_t key = 0; key < 3000; ++key) {
+    if (key % 3 == 0) continue;
+    std::memset(problem.scores.pages.Side(problem.scores.SlotOf(0, key)), kPoison, 4);
+  }
+  problem.RequireSameLists();
+  size_t nans = 0;
+  for (size_t i = 0; i < static_cast<size_t>(k); ++i) nans += problem.indices[i] % 3 != 0;
+  REQUIRE(nans == static_cast<size_t>(k > 1000 ? k - 1000 : 0));
+}
+
+// Without a choice there is nothing to score: queries and keys may be anything.
+TEST_CASE("rows of at most k keys are not scored", "[indexer][topk]") {
+  IndexerCase c;
+  c.seq_lens = {100, 0, 17};
+  SelectProblem<> problem(c, 100, 100);
+  problem.scores.weights.Poison();
+  problem.Run(2);
+  for (int32_t i = 0; i < 100; ++i) {
+    REQUIRE(problem.indices[static_cast<size_t>(i)] == i);
+    REQUIRE(problem.indices[static_cast<size_t>(100 + i)] == -1);
+    REQUIRE(problem.indices[static_cast<size_t>(200 + i)] == (i < 17 ? i : -1));
+  }
+  size_t bytes = 1;
+  REQUIRE(IndexerTopkWorkspaceBytes({64, 128, 3, 100, 100, 8}, {}, &bytes).ok());
+  REQUIRE(bytes == 0);
+}
+
+TEST_CASE("scoring with selection refuses", "[indexer][topk][validation]") {
+  using Problem = SelectProblem<>;
+  struct Row {
+    const char* message;
+    void (*break_it)(Problem& p);
+  };
+  const Row rows[] = {
+      {"invalid argument: options.k is -1, must be at least 0",
+       [](Problem& p) { p.options.k = -1; }},
+      {"invalid argument: options.precision is 9, must be a known Precision",
+       [](Problem& p) { p.options.precision = static_cast<Precision>(9); }},
+      {"invalid argument: indices.extent[1] is 6, must be at least k * pool_size + append_newest "
+       "= 7",
+       [](Problem& p) { p.args.indices.extent[1] = 6; }},
+      {"invalid argument: indices.data must not be null",
+       [](Problem& p) { p.args.indices.data = nullptr; }},
+      {"invalid argument: counts.extent[0] is 2, must be 3",
+       [](Problem& p) { p.args.counts.extent[0] = 2; }},
+      {"invalid argument: inputs.q.extent[1] is 4, must be 5",
+       [](Problem& p) { p.args.inputs.q.extent[1] = 4; }},
+      {"invalid argument: inputs.seq_lens[1] is -1, must be at least 0",
+       [](Problem& p) { p.scores.seq_lens[1] = -1; }},
+      {"invalid argument: inputs.candidate_blocks must not be given",
+       [](Problem& p) {
+         p.args.inputs.candidate_blocks = p.args.inputs.block_table;
+         p.args.inputs.candidate_blocks.extent[0] = 3;
+         p.args.inputs.candidate_blocks.stride[0] = 0;
+         p.args.inputs.candidate_block_size = 1;
+       }},
+      {"invalid argument: inputs.weights must not overlap indices",
+       [](Problem& p) {
+         p.args.inputs.weights.data = reinterpret_cast<const float*>(p.indices.data());
+       }},
+      {"invalid argument: row_seq must not be given without inputs.row_starts",
+       [](Problem& p) { p.args.row_seq = p.args.inputs.query_start_loc; }},
+      {"invalid argument: block_size is 0, must be at least 1",
+       [](Problem& p) { p.args.block_table = p.args.inputs.block_table; }},
+      {"invalid argument: block_table.extent[0] is 1, must be 2",
+       [](Problem& p) {
+         p.args.block_table = p.args.inputs.block_table;
+         p.args.block_table.extent[0] = 1;
+         p.args.block_size = p.args.num_blocks = 64;
+       }},
+      {"index out of range: block_table.extent[1] is 3, must cover, with block_size, the keys of "
+       "every row, 29",
+       [](Problem& p) {
+         p.args.block_table = p.args.inputs.block_table;
+         p.args.block_size = 8;
+         p.args.num_blocks = 64;
+       }},
+      {"index out of range: block_table[0] is 2, must be within 0 and num_blocks - 1 = 1",
+       [](Problem& p) {
+         static constexpr int32_t kTable[4] = {2, 0, 0, 1};
+         p.args.block_table = Packed(kTable, 2, 2);
+         p.args.block_size = 16;
+         p.args.num_blocks = 2;
+       }},
+  };
+  for (const Row& row : rows) {
+    INFO("expected: " << row.message);
+    IndexerCase c;
+    c.heads = 5;
+    c.block_size = 16;
+    c.seq_lens = {30, 9};
+    c.q_lens = {2, 1};
+    Problem problem(c, 7, 7);
+    problem.Run(1);
+    problem.indices.Poison();
+    const std::vector<int32_t> before = problem.indices.Copy();
+    row.break_it(problem);
+    std::vector<std::byte> workspace(10 << 20);
+    const Status status =
+        IndexerTopk(problem.args, problem.options, {workspace.data(), workspace.size()});
+    REQUIRE(std::string(Format(status).c_str()) == row.message);
+    REQUIRE(SameBits(problem.indices.Copy(), before));
+  }
+}
+
+TEST_CASE("scoring with selection refuses small workspaces", "[indexer][topk][validation]") {
+  IndexerCase c;
+  c.seq_lens = {30};
+  SelectProblem<> problem(c, 7, 7);
+  size_t bytes = 0;
+  REQUIRE(IndexerTopkWorkspaceBytes({64, 128, 1, 30, 7, 1}, {}, &bytes).ok());
+  std::vector<std::byte> workspace(bytes);
+  const Status status = IndexerTopk(problem.args, problem.options, {workspace.data(), bytes - 1});
+  REQUIRE(std::string(Format(status).c_str()) == "buffer too small: workspace.bytes is " +
+                                                     std::to_string(bytes - 1) +
+                                                     ", must be at least " + std::to_string(bytes));
+  const auto message = [&bytes](const IndexerTopkLimits& limits) {
+    return std::string(Format(IndexerTopkWorkspaceBytes(limits, {}, &bytes)).c_str());
+  };
+  REQUIRE(message({0, 128, 1, 30, 7, 1}) ==
+          "invalid argument: limits.num_heads is 0, must be at least 1");
+  REQUIRE(message({64, 128, 1, -1, 7, 1}) ==
+          "invalid argument: limits.max_num_keys is -1, must be at least 0");
+  REQUIRE(message({64, 128, 1, 30, -1, 1}) ==
+          "invalid argument: limits.k is -1, must be at least 0");
+  REQUIRE(message({64, 128, 1, 30, 7, 0}) ==
+          "invalid argument: limits.num_workers is 0, must be at least 1");
+}
+
+}  // namespace
+}  // namespace lathe::test
