@@ -82,7 +82,7 @@ def print_models(rows, target):
     if found is None:
         return
     threads, lines = found
-    print(f"\nA decode step of one layer, target {target}, {threads} threads, caches in memory")
+    print(f"\nA decode step of one layer, target {target}, {threads} threads; attention over caches in memory")
     print_lines([models.TITLE] + [[str(cell) for cell in line] for line in lines])
 
 

@@ -178,10 +178,9 @@ void RegisterCase(Harness& harness, const Case& c) {
   const bool by_default = harness.IsBest(c.target) && harness.IsOneOrAll(c.threads) &&
                           (c.k == 2048 || c.columns == 131072);
   if (!harness.Wants(by_default)) return;
-  if (static_cast<size_t>(c.rows * c.columns) * sizeof(float) > harness.memory_budget()) {
-    return harness.SkipForMemory();
-  }
-  harness.Register(c.Name(), [c, &harness](benchmark::State& state) { RunRow(state, c, harness); });
+  const int64_t bytes = c.rows * c.columns * static_cast<int64_t>(sizeof(float));
+  harness.RegisterLarge(c.Name(), bytes,
+                        [c, &harness](benchmark::State& state) { RunRow(state, c, harness); });
 }
 
 }  // namespace

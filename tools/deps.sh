@@ -4,7 +4,8 @@
 # Unpacks Highway (>= 1.2), Catch2 (>= 3.4) and Google Benchmark into PREFIX/usr, from the package
 # mirror this machine's apt already uses and verified by apt. Nothing is installed on the machine,
 # root is not needed, and a second call does nothing.
-#   tools/deps.sh [PREFIX]        PREFIX defaults to .deps
+#   tools/deps.sh [PREFIX [ARCHITECTURE]]
+# PREFIX defaults to .deps, ARCHITECTURE, in Debian's words (arm64), to the machine's own.
 # Fails where no such package can be had; then configure with -DLATHE_FETCH_DEPS=ON.
 set -euo pipefail
 die() { echo "deps.sh: $*" >&2; exit 1; }
@@ -16,6 +17,7 @@ recipe=$(sha256sum <"$self")
 [ "$(cat "$stamp" 2>/dev/null)" = "$recipe" ] && exit 0
 
 command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || die "this is no Debian or Ubuntu"
+architecture=${2:-$(dpkg --print-architecture)}
 [ ! -e "$prefix/usr" ] || [ -e "$stamp" ] || die "$prefix/usr is there and not made by this script"
 . /etc/os-release
 mkdir -p "$prefix"
@@ -27,6 +29,7 @@ mkdir -p "$work"/{lists,cache/archives}/partial "$work/debs"
 options=(-q -o Dir::State::Lists="$work/lists" -o Dir::Cache="$work/cache" -o Debug::NoLocking=1
   -o APT::Sandbox::User="$(id -un)" -o Acquire::Languages=none
   -o Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled=false
+  -o APT::Architecture="$architecture" -o APT::Architectures="$architecture"
   -o APT::Get::AllowUnauthenticated=false -o Acquire::AllowInsecureRepositories=false)
 
 if [ "${VERSION_CODENAME:-}" = bookworm ]; then

@@ -5,6 +5,7 @@
 
 #include <catch2/catch_message.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
@@ -13,6 +14,8 @@
 
 #if defined(__x86_64__) || defined(__i386__)
 #include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
 #endif
 
 namespace lathe::test {
@@ -76,6 +79,13 @@ TEST_CASE("the best target is the first that runs", "[target]") {
     if (info.runnable && first == Target::kAuto) first = info.target;
   }
   REQUIRE(BestTarget() == first);
+}
+
+// On CPUs whose model the caller knows; tests/CMakeLists.txt has emulated ones.
+TEST_CASE("the best target is the one that LATHE_TEST_BEST_TARGET names", "[.cpu_model]") {
+  const char* expected = std::getenv("LATHE_TEST_BEST_TARGET");
+  REQUIRE(expected != nullptr);
+  REQUIRE(std::string(Name(BestTarget())) == expected);
 }
 
 TEST_CASE("the list is the same from every thread", "[target]") {
@@ -177,6 +187,41 @@ TEST_CASE("bf16 products are native from avx3_zen4 on", "[target]") {
   REQUIRE_FALSE(Find(Target::kAvx2)->native_bf16);
   REQUIRE_FALSE(Find(Target::kAvx3)->native_bf16);
   if (Find(Target::kAvx3Zen4)->compiled) REQUIRE(Find(Target::kAvx3Zen4)->native_bf16);
+}
+#elif defined(__aarch64__)
+#if defined(__linux__)
+TEST_CASE("what the CPU can run is runnable", "[target]") {
+  const unsigned long cap = getauxval(AT_HWCAP), cap2 = getauxval(AT_HWCAP2);
+  const bool aes = (cap & HWCAP_AES) != 0;
+  const bool bf16 = aes && (cap & HWCAP_ASIMDHP) != 0 && (cap & HWCAP_ASIMDDP) != 0 &&
+                    (cap2 & (1ul << 14)) != 0;  // HWCAP2_BF16, which old headers lack
+  const auto require_runs = [](Target target, bool expected) {
+    const TargetInfo& info = *Find(target);
+    INFO(info.name << ": " << info.reason);
+    REQUIRE(info.runnable == (info.compiled && expected));
+  };
+  require_runs(Target::kNeon, aes);
+  require_runs(Target::kNeonBf16, bf16);
+}
+#endif
+
+TEST_CASE("a target of this architecture is left out only on purpose", "[target]") {
+  const std::string neon = Find(Target::kNeon)->reason, bf16 = Find(Target::kNeonBf16)->reason;
+  INFO("neon: " << neon << ", neon_bf16: " << bf16);
+  const std::string demanded = "not compiled: the compiler flags demand a better target";
+  REQUIRE((Find(Target::kNeon)->compiled || neon == demanded));
+#if !defined(__apple_build_version__) && (__GNUC__ >= 14 || (__clang_major__ + 0) >= 17)
+  REQUIRE(Find(Target::kNeonBf16)->compiled);
+#endif
+  REQUIRE_FALSE(Find(Target::kAvx2)->compiled);
+}
+
+TEST_CASE("bf16 products are native to neon_bf16 alone", "[target]") {
+  REQUIRE_FALSE(Find(Target::kNeon)->native_bf16);
+  if (Find(Target::kNeonBf16)->compiled) REQUIRE(Find(Target::kNeonBf16)->native_bf16);
+#if !defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+  REQUIRE_FALSE(Find(Target::kPortable)->native_bf16);
+#endif
 }
 #endif
 

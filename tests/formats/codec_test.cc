@@ -325,7 +325,6 @@ TEST_CASE("records of any bytes decode to what their columns are", "[formats]") 
       for (int64_t c = 0; c < width; ++c) {
         const auto at = static_cast<size_t>(c);
         const float x = expected[at], f = floats[at], b = ToFloat(bfloats[at]);
-        CAPTURE(c, x, f, b);
         const bool is_float_right =
             std::isnan(x) ? std::isnan(f) : detail::BitsOf(f) == detail::BitsOf(x);
         const float rounded = ToFloat(FromFloat<bfloat16>(x));
@@ -334,6 +333,8 @@ TEST_CASE("records of any bytes decode to what their columns are", "[formats]") 
                                            ? std::isnan(b)
                                            : (is_rounded ? b == rounded || std::abs(x) < 0x1p-126f
                                                          : b == x || std::abs(x) < 0x1p-126f);
+        if (is_float_right && is_bfloat16_right) continue;
+        CAPTURE(c, x, f, b);
         if (!is_float_right) REQUIRE(detail::BitsOf(f) == detail::BitsOf(x));
         if (!is_bfloat16_right) REQUIRE(b == x);
       }

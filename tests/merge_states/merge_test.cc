@@ -22,6 +22,15 @@ TEST_CASE("any number of parts merges", "[merge_states]") {
   }
 }
 
+TEST_CASE("more parts merge than weights are kept for", "[merge_states]") {
+  const Target target = LATHE_GENERATE_TARGET();
+  const size_t num_parts = GENERATE(size_t{64}, size_t{65}, size_t{130});
+  CAPTURE(Name(target), num_parts);
+  MergeProblem<float> problem({2, 3, 64, num_parts});
+  problem.options.target = target;
+  problem.RunAndRequireReference();
+}
+
 TEMPLATE_TEST_CASE("all types and sizes merge", "[merge_states]", (std::pair<float, float>),
                    (std::pair<float, float16>), (std::pair<float, bfloat16>),
                    (std::pair<float16, float>), (std::pair<float16, float16>),

@@ -11,3 +11,7 @@
 #else
 #define LATHE_ODD_PASSES
 #endif
+
+// Highway sets this after the macros of a pass that depend on it, so that HWY_NATIVE_DOT_BF16 would
+// be 1 in the pass after NEON_BF16.
+#undef HWY_NEON_HAVE_F32_TO_BF16C

@@ -32,11 +32,18 @@
 #define LATHE_DISABLED_TARGETS 0
 #endif
 
+// Highway offers no NEON where the flags demand SVE, which we do not use.
+#if (HWY_STATIC_TARGET & HWY_ALL_SVE) && !defined(HWY_COMPILE_ONLY_STATIC)
+#define LATHE_OFFERED_TARGETS (HWY_ENABLED(HWY_ALL_NEON) & (LATHE_BASELINE - 1))
+#else
+#define LATHE_OFFERED_TARGETS HWY_TARGETS
+#endif
+
 #if LATHE_STATIC_ONLY
 #define LATHE_TARGETS LATHE_BASELINE
 #else
 #define LATHE_TARGETS                                                                  \
-  ((HWY_TARGETS & ~(LATHE_DISABLED_TARGETS) &                                          \
+  ((LATHE_OFFERED_TARGETS & ~(LATHE_DISABLED_TARGETS) &                                \
     (HWY_AVX2 | HWY_AVX3 | HWY_AVX3_ZEN4 | HWY_AVX3_SPR | HWY_NEON | HWY_NEON_BF16)) | \
    LATHE_BASELINE)
 #endif

@@ -27,6 +27,7 @@
 #pragma push_macro("HWY_HIGHWAY_PER_TARGET")
 #pragma push_macro("HWY_SET_MACROS_PER_TARGET")
 #pragma push_macro("HIGHWAY_HWY_OPS_SHARED_TOGGLE")
+#pragma push_macro("HWY_NEON_HAVE_F32_TO_BF16C")
 #pragma push_macro("HWY_ABORT")
 
 // Is this unit amid a use of Highway, whose per-target macros isolate_end.h must restore?
@@ -44,6 +45,7 @@
 #define HIGHWAY_HWY_OPS_SHARED_TOGGLE
 #endif
 #undef LATHE_ODD_PASSES
+#undef HWY_NEON_HAVE_F32_TO_BF16C  // flip.h
 
 // HWY_NAMESPACE expands to one of these names, and through them to a private one.
 #define LATHE_PRIVATE(target) LATHE_CONCAT(target, LATHE_CONCAT(_lathe_, LATHE_ABI))

@@ -44,6 +44,7 @@
 #endif
 
 #pragma pop_macro("HWY_TARGET")
+#pragma pop_macro("HWY_NEON_HAVE_F32_TO_BF16C")
 #ifdef LATHE_HIGHWAY_IN_USE
 // HWY_NAMESPACE, HWY_BEFORE_NAMESPACE, HWY_NATIVE_DOT_BF16, ... of the target the includer is at.
 // The toggle makes this header take effect.

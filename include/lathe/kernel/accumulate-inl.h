@@ -35,8 +35,19 @@ LATHE_INLINE void AccumulateBlock(const std::byte* const* rows, int64_t tokens, 
   for (int64_t t = 0; t < tokens; t += A::kStepTokens, p += p_stride) {
     VU x[kValueVectors];
     A::template LoadValues<Stored>(rows + t, column, x);
+    constexpr int kFirst = kRows >= 4 ? 4 : 0;  // there may be no four weights to load for fewer
+    if constexpr (kFirst > 0) {
+      const FourWords weights(p);
+      LATHE_UNROLL
+      for (int r = 0; r < kFirst; ++r) {
+        LATHE_UNROLL
+        for (int j = 0; j < kValueVectors; ++j) {
+          acc[r][j] = weights.template MulAdd<A>(x[j], r, acc[r][j]);
+        }
+      }
+    }
     LATHE_UNROLL
-    for (int r = 0; r < kRows; ++r) {
+    for (int r = kFirst; r < kRows; ++r) {
       const VU weight = hn::Set(U32(), p[r]);
       LATHE_UNROLL
       for (int j = 0; j < kValueVectors; ++j) acc[r][j] = A::MulAdd(x[j], weight, acc[r][j]);

@@ -23,6 +23,16 @@ struct FloatArithmetic {
     return hn::MulAdd(hn::BitCast(F32(), a), hn::BitCast(F32(), b), acc);
   }
 
+#if HWY_ARCH_ARM_A64 && !HWY_COMPILER_MSVC
+  // In assembly: of a broadcast with several uses compilers make a dup (GCC 12, Clang 19), and of one
+  // before a bfdot in any case, also in vbfdotq_laneq_f32. It would run on the pipes of the products.
+  template <int kLane>
+  static LATHE_INLINE VF MulAddLane(VU a, VU b, VF acc) {
+    __asm__("fmla %0.4s, %1.4s, %2.s[%3]" : "+w"(acc.raw) : "w"(a.raw), "w"(b.raw), "i"(kLane));
+    return acc;
+  }
+#endif
+
   template <class Stored>
   static constexpr bool ReadsValues() {
     return std::is_same_v<Stored, float> || std::is_same_v<Stored, float16> ||
@@ -65,6 +75,18 @@ struct BFloat16Arithmetic {
     return hn::ReorderWidenMulAccumulate(F32(), hn::BitCast(dbf, a), hn::BitCast(dbf, b), acc,
                                          sum1);
   }
+
+#if HWY_ARCH_ARM_A64 && !HWY_COMPILER_MSVC
+  template <int kLane>
+  static LATHE_INLINE VF MulAddLane(VU a, VU b, VF acc) {
+#if HWY_NATIVE_DOT_BF16
+    __asm__("bfdot %0.4s, %1.8h, %2.2h[%3]" : "+w"(acc.raw) : "w"(a.raw), "w"(b.raw), "i"(kLane));
+    return acc;
+#else
+    return MulAdd(a, hn::Broadcast<kLane>(b), acc);
+#endif
+  }
+#endif
 
   template <class Stored>
   static constexpr bool ReadsValues() {

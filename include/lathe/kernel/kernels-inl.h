@@ -38,6 +38,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 #include "lathe/kernel/topk-inl.h"
 #include "lathe/kernel/topk_write-inl.h"
 #include "lathe/kernel/exp2-inl.h"
+#include "lathe/kernel/four_words-inl.h"
 #include "lathe/kernel/compress-inl.h"
 #include "lathe/kernel/arithmetic-inl.h"
 #include "lathe/kernel/score-inl.h"

@@ -78,13 +78,10 @@ inline void PackGroup(const uint32_t* HWY_RESTRICT rows, int64_t stride, int64_t
   }
 }
 
+// 2 or 4 words, over and over.
 template <int kWords>
 LATHE_INLINE VU BroadcastWords(const std::byte* from) {
-  if constexpr (kWords == 1) {
-    uint32_t word;
-    std::memcpy(&word, from, sizeof(word));
-    return hn::Set(U32(), word);
-  } else if constexpr (kWords == 2) {
+  if constexpr (kWords == 2) {
     uint64_t words;
     std::memcpy(&words, from, sizeof(words));
     return hn::BitCast(U32(), hn::Set(hn::Repartition<uint64_t, U32>(), words));
@@ -125,6 +122,29 @@ LATHE_INLINE void ForEachNarrow(const VF (&acc)[kTokens][2], const F& f) {
     LATHE_UNROLL
     for (int j = 0; j < kWords; ++j) {
       if (t + j < kTokens) f(t + j, sums + j * kRows);
+    }
+  }
+}
+
+// Four words of kTokens keys times those of one or two vectors of rows. One vector has two sums, of even and
+// odd words, so that there are enough of them.
+template <class A, int kTokens, int kVectors>
+LATHE_INLINE void ScoreFourWords(const std::byte* const (&k)[kTokens], int64_t at,
+                                 const uint32_t* HWY_RESTRICT q, VF (&acc)[kTokens][2]) {
+  const U32 du;
+  LATHE_UNROLL
+  for (int w = 0; w < 4; ++w) {
+    const VU q0 = hn::Load(du, q + w * kVectors * kLanes);
+    const VU q1 = hn::Load(du, q + (w * kVectors + kVectors - 1) * kLanes);
+    LATHE_UNROLL
+    for (int t = 0; t < kTokens; ++t) {
+      const FourWords words(k[t] + at);
+      if constexpr (kVectors == 2) {
+        acc[t][0] = words.template MulAdd<A>(q0, w, acc[t][0]);
+        acc[t][1] = words.template MulAdd<A>(q1, w, acc[t][1]);
+      } else {
+        acc[t][w % 2] = words.template MulAdd<A>(q0, w, acc[t][w % 2]);
+      }
     }
   }
 }
@@ -179,18 +199,11 @@ LATHE_INLINE void ScoreTokens(const std::byte* const* rows, const std::byte* con
       LATHE_UNROLL
       for (int j = 0; j < kHalf; ++j) PrefetchToL2(half[j] + at);
     }
-    if constexpr (kVectors == 2) {
+    if constexpr (kWords == 1) {
       LATHE_UNROLL
-      for (int w = 0; w < static_cast<int>(kScoreWords); ++w) {
-        const VU q0 = hn::Load(du, q);
-        const VU q1 = hn::Load(du, q + kLanes);
-        q += 2 * kLanes;
-        LATHE_UNROLL
-        for (int t = 0; t < kTokens; ++t) {
-          const VU word = BroadcastWords<1>(k[t] + at + w * 4);
-          acc[t][0] = A::MulAdd(q0, word, acc[t][0]);
-          acc[t][1] = A::MulAdd(q1, word, acc[t][1]);
-        }
+      for (int w = 0; w < static_cast<int>(kScoreWords); w += 4) {
+        ScoreFourWords<A, kTokens, kVectors>(k, at + w * 4, q, acc);
+        q += 4 * kVectors * kLanes;
       }
     } else {
       LATHE_UNROLL

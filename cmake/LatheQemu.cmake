@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# lathe_cpu_tests(<Catch2 program> <test spec>): runs it on each Arm CPU model that this qemu-user has, with
+# the name of the target that must be chosen there in LATHE_TEST_BEST_TARGET.
+function(lathe_cpu_tests program spec)
+  set(without_bf16 cortex-a72 cortex-a76 neoverse-n1)
+  set(with_bf16 neoverse-v1 neoverse-n2 max)
+  set(bf16_target neon)
+  if((CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 17)
+     OR (CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13.2))
+    set(bf16_target neon_bf16)
+  endif()
+  list(GET CMAKE_CROSSCOMPILING_EMULATOR 0 qemu)
+  execute_process(COMMAND ${qemu} -cpu help OUTPUT_VARIABLE models ERROR_QUIET)
+  foreach(cpu IN LISTS without_bf16 with_bf16)
+    if(NOT models MATCHES "[ \n]${cpu}[ \n]")
+      continue()
+    endif()
+    set(target neon)
+    if(cpu IN_LIST with_bf16)
+      set(target ${bf16_target})
+    endif()
+    set(emulator ${CMAKE_CROSSCOMPILING_EMULATOR})
+    list(TRANSFORM emulator REPLACE "^max$" ${cpu})
+    add_test(NAME cpu.${cpu} COMMAND ${emulator} $<TARGET_FILE:${program}> "${spec}")
+    set_tests_properties(cpu.${cpu} PROPERTIES ENVIRONMENT LATHE_TEST_BEST_TARGET=${target})
+  endforeach()
+endfunction()

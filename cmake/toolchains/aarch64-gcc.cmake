@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# For 64-bit Arm Linux on another machine, by Debian's cross compiler g++-aarch64-linux-gnu; programs
+# run under qemu-user. Its CPU "max" has BF16; ctest also runs the choice of target on CPUs without.
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+if(NOT CMAKE_CXX_COMPILER)
+  set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
+endif()
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+find_program(LATHE_QEMU NAMES qemu-aarch64 qemu-aarch64-static)
+set(CMAKE_CROSSCOMPILING_EMULATOR "${LATHE_QEMU};-cpu;max;-L;/usr/aarch64-linux-gnu" CACHE STRING
+    "What runs the programs built here")
