@@ -100,7 +100,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   LatentGatherArgs gather;
   gather.cache = write.cache;
   test::Random random = in.Numbers();
-  const bool is_random = in.Flip() && is_written && write.cache.data != nullptr;
+  // A write of no tokens does not look at the cache.
+  const bool is_checked = is_written && write.slot_mapping.extent[0] > 0;
+  const bool is_random = in.Flip() && is_checked && write.cache.data != nullptr;
   // Any bytes are a record.
   for (int64_t slot = 0; is_random && slot < write.cache.num_blocks * write.cache.block_size;
        ++slot) {
