@@ -104,22 +104,22 @@ def zeros(n):
 
 class Lathe:
     def __init__(self, path):
-        self.library = c.CDLL(path)
-        self.library.lathe_num_targets.restype = c.c_size_t
+        self.lathe = c.CDLL(path)
+        self.lathe.lathe_num_targets.restype = c.c_size_t
 
     def __call__(self, name, *arguments):
         """Calls a function that takes a message last; a refusal is an exception."""
         message = c.create_string_buffer(320)
-        if getattr(self.library, name)(*arguments, message) != 0:
+        if getattr(self.lathe, name)(*arguments, message) != 0:
             raise ValueError(message.value.decode())
 
     def hello(self):
         version = [c.c_int32() for _ in range(3)]
-        self.library.lathe_version(*map(c.byref, version))
+        self.lathe.lathe_version(*map(c.byref, version))
         info = TargetInfo()
-        for i in range(self.library.lathe_num_targets()):
+        for i in range(self.lathe.lathe_num_targets()):
             self("lathe_get_target", c.c_size_t(i), c.byref(info))
-            if info.target == self.library.lathe_best_target():
+            if info.target == self.lathe.lathe_best_target():
                 break
         print(f"lathe {'.'.join(str(v.value) for v in version)}, best target {info.name.decode()}")
 
