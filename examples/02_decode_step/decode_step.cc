@@ -19,31 +19,13 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/npy.h"
+#include "examples/support/mla_v3.h"
+#include "examples/support/paged.h"
 
 namespace {
 
-using lathe::test::Npy;
-using lathe::test::ReadNpy;
-
-struct Golden {
-  Npy<float> q, kv_c, k_pe, w_uv, out, lse;
-  Npy<int32_t> rows;
-};
-
-Golden ReadGolden() {
-  const std::string folder = LATHE_GOLDEN_DIR "/mla_v3/";
-  return {ReadNpy<float>(folder + "q.npy"),     ReadNpy<float>(folder + "kv_c.npy"),
-          ReadNpy<float>(folder + "k_pe.npy"),  ReadNpy<float>(folder + "w_uv.npy"),
-          ReadNpy<float>(folder + "out.npy"),   ReadNpy<float>(folder + "lse.npy"),
-          ReadNpy<int32_t>(folder + "rows.npy")};
-}
-
-void Check(const lathe::Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "%s\n", lathe::Format(status).c_str());
-  std::exit(1);
-}
+using example::Check;
+using Golden = example::MlaV3;
 
 struct Errors {
   double out = 0.0;
@@ -136,7 +118,7 @@ Errors DecodeStep(const Golden& golden, float scale) {
 }  // namespace
 
 int main() {
-  const Golden golden = ReadGolden();
+  const Golden golden = example::ReadMlaV3();
   const float scale = 0.07216878364870322f;  // 192^-0.5
   std::printf("target %s, %d query rows, %d keys in pages of 16\n",
               lathe::Name(lathe::BestTarget()), static_cast<int>(golden.q.shape[0]),

@@ -24,34 +24,16 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/npy.h"
+#include "examples/support/mla_v3.h"
+#include "examples/support/paged.h"
 
 namespace {
 
-using lathe::test::Npy;
-using lathe::test::ReadNpy;
+using example::Check;
+using Golden = example::MlaV3;
 
 constexpr int64_t kBlockSize = 16, kChunk = 128, kLongestPrompt = 20;
 constexpr int64_t kHeads = 16, kRank = 512, kRope = 64, kWidth = kRank + kRope, kVHeadDim = 32;
-
-struct Golden {
-  Npy<float> q, kv_c, k_pe, w_uv, out, lse;
-  Npy<int32_t> rows;
-};
-
-Golden ReadGolden() {
-  const std::string folder = LATHE_GOLDEN_DIR "/mla_v3/";
-  return {ReadNpy<float>(folder + "q.npy"),     ReadNpy<float>(folder + "kv_c.npy"),
-          ReadNpy<float>(folder + "k_pe.npy"),  ReadNpy<float>(folder + "w_uv.npy"),
-          ReadNpy<float>(folder + "out.npy"),   ReadNpy<float>(folder + "lse.npy"),
-          ReadNpy<int32_t>(folder + "rows.npy")};
-}
-
-void Check(const lathe::Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "%s\n", lathe::Format(status).c_str());
-  std::exit(1);
-}
 
 // Lengths of sequences and where they start in a tensor of all of them.
 struct Ragged {
@@ -268,7 +250,7 @@ Errors ChunkedPrefill(const Golden& golden, const std::vector<Request>& requests
 }  // namespace
 
 int main() {
-  const Golden golden = ReadGolden();
+  const Golden golden = example::ReadMlaV3();
   const std::vector<Request> requests = RequestsOf(golden);
   int num_tokens = 0, longest = 0;
   for (const Request& request : requests) {

@@ -92,9 +92,9 @@ size_t TopkWorkspaceBytes(const TopkLimits& limits) noexcept;
 // equal, all NaN are equal and below every number, -inf is a number. n <= k: all of them, without looking
 // at scores. The result is unique, so it is the same for any executor, target and company in the batch.
 // O(columns + k log(columns)), and in the worst order of scores some 20 times as long as in a random one
-// (measured, Zen 4); rows run side by side, and workers share each long row where there are fewer rows. Workspace: any alignment,
-// TopkWorkspaceBytes({L, k, executor.num_workers}) bytes, one call at a time; no allocation, no lock,
-// no exception.
+// (measured, Zen 4); rows run side by side, and workers share each long row where there are fewer rows.
+// Workspace: any alignment, TopkWorkspaceBytes({L, k, executor.num_workers}) bytes, one call at a time;
+// no allocation, no lock, no exception.
 // Refuses, before anything is written: negative numbers, null data, extents that differ, strides that let
 // elements overlap, misaligned data, index types too narrow, a table that is too short, sequences and
 // (with check_indices) block ids out of range, outputs that overlap anything, a workspace too small.
