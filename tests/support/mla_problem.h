@@ -170,8 +170,16 @@ class MlaProblem {
         !s.ok()) {
       return s;
     }
-    REQUIRE(PlanWorkspaceBytes(*plan) <= sizes.workspace_bytes);
-    if (options.target != Target::kAuto) REQUIRE(PlanTarget(*plan) == options.target);
+    // Told by status, for callers on threads: assertions are for one thread at a time.
+    const auto workspace_bytes = static_cast<int64_t>(PlanWorkspaceBytes(*plan));
+    if (workspace_bytes > static_cast<int64_t>(sizes.workspace_bytes)) {
+      return Invalid("workspace_bytes")
+          .Is(workspace_bytes)
+          .Must("be at most", static_cast<int64_t>(sizes.workspace_bytes));
+    }
+    if (options.target != Target::kAuto && PlanTarget(*plan) != options.target) {
+      return Invalid("target").Must("be the one that was asked for");
+    }
     workspace_.Resize(PlanWorkspaceBytes(*plan));
     return run(*plan, Buffer{workspace_.data(), workspace_.size()});
   }
