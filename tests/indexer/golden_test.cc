@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lathe/lathe.h"
+#include "lathe/ref/topk_ref.h"
 #include "support/memory.h"
 #include "support/npy.h"
 #include "support/targets.h"
@@ -114,8 +115,8 @@ TEST_CASE("the golden keys have the highest logits", "[indexer][logits][golden]"
     for (int64_t key = visible; key < kTokens; ++key) REQUIRE(of_row[key] == -HUGE_VALF);
     std::vector<int32_t> keys(static_cast<size_t>(visible));
     std::iota(keys.begin(), keys.end(), 0);
-    std::stable_sort(keys.begin(), keys.end(),
-                     [of_row](int32_t a, int32_t b) { return of_row[a] > of_row[b]; });
+    std::sort(keys.begin(), keys.end(),
+              [of_row](int32_t a, int32_t b) { return ref::IsSelectedFirst(of_row, a, b); });
     keys.resize(static_cast<size_t>(std::min(visible, kTopK)));
     std::set<int32_t> expected;
     for (int64_t i = 0; i < kTopK; ++i) {

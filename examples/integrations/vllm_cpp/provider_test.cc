@@ -297,8 +297,9 @@ void TestV4WriteAndTopk() {
                                 end.tensor);
   std::vector<int64_t> order;
   for (int64_t i = 10; i < 90; ++i) order.push_back(i);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int64_t a, int64_t b) { return logits.Get(a) > logits.Get(b); });
+  std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+    return logits.Get(a) != logits.Get(b) ? logits.Get(a) > logits.Get(b) : a < b;
+  });
   order.resize(5);
   std::sort(order.begin(), order.end());
   for (size_t i = 0; i < 5; ++i) {
