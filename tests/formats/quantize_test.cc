@@ -14,6 +14,8 @@
 #include "lathe/kernel/kernel_table.h"
 #include "lathe/kernel/visibility.h"
 
+// Not for vectors of SVE, which have no size.
+#define HWY_DISABLED_TARGETS HWY_ALL_SVE
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "formats/quantize_test.cc"
 #include "hwy/foreach_target.h"
