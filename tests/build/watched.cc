@@ -116,7 +116,7 @@ namespace ops = watched;
 
 namespace {
 
-bool ExerciseInModes(const char* name, int rounding, unsigned flush) {
+bool ExerciseInModes(const char* name, int rounding, [[maybe_unused]] unsigned flush) {
   std::printf("%s\n", name);
 #if defined(__SSE2__)
   const unsigned before = _mm_getcsr();
