@@ -78,6 +78,7 @@ TEST_CASE("fields past an older struct's size are not given", "[capi]") {
   call.c.options.target = 200;
   call.c.args.struct_size = offsetof(lathe_mla_decode_args, lse);
   call.c.args.lse.rank = 3;
+  call.c.args.tree_mask.rank = 3;
   call.c.keys.c.struct_size = offsetof(lathe_key_set, compress_ratio);
   call.c.keys.c.compress_ratio = -5;
   call.c.keys.c.window = -5;
@@ -86,6 +87,16 @@ TEST_CASE("fields past an older struct's size are not given", "[capi]") {
   call.c.options.struct_size = offsetof(lathe_mla_decode_options, precision);
   call.plan = nullptr;
   call.RequireRefused("options.split_tokens is -1, must be at least 1");
+}
+
+TEST_CASE("decode arguments of before tree masks still work", "[capi]") {
+  Call call;
+  call.call.GiveTree();
+  call.c.args.tree_mask = Mirror(call.call.args.tree_mask);
+  call.c.options.no_causal = 1;  // which a mask would be refused beside
+  call.RequireRefused("tree_mask must not be given where options.causal is false");
+  call.c.args.struct_size = offsetof(lathe_mla_decode_args, tree_mask);
+  RequireOk([&](lathe_message* m) { return call.Plan(m); });
 }
 
 TEST_CASE("a newer, longer struct is taken as long as its new fields are zero", "[capi]") {
@@ -137,6 +148,12 @@ TEST_CASE("C refuses what C++ cannot be told", "[capi]") {
           [](Call& call) { call.c.keys.c.seq_lens.dtype = LATHE_DTYPE_FLOAT32; });
   refused("keys.block_table.rank is 1, must be 2",
           [](Call& call) { call.c.keys.c.block_table.rank = 1; });
+  refused("tree_mask.dtype is 17, must be uint64 here", [](Call& call) {
+    call.call.GiveTree();
+    call.c.args.tree_mask = Mirror(call.call.args.tree_mask);
+    call.c.args.tree_mask.dtype = LATHE_DTYPE_INT64;
+  });
+  refused("tree_mask.rank is 1, must be 2", [](Call& call) { call.c.args.tree_mask.rank = 1; });
   refused("lse.dtype is 2, must be float32 here",
           [](Call& call) { call.c.args.lse.dtype = LATHE_DTYPE_BFLOAT16; });
   refused("options.precision is 300, must be one of its enum",

@@ -38,7 +38,9 @@ lathe_tensor Mirror(const IndexView<R>& v) {
 }
 template <class T, size_t R>
 lathe_tensor Mirror(const View<T, R>& v) {
-  return MirrorTensor(v, sizeof(T) == 1 ? LATHE_DTYPE_UINT8 : LATHE_DTYPE_FLOAT32);
+  return MirrorTensor(v, sizeof(T) == 1   ? LATHE_DTYPE_UINT8
+                         : sizeof(T) == 8 ? LATHE_DTYPE_UINT64
+                                          : LATHE_DTYPE_FLOAT32);
 }
 
 inline lathe_lse_policy Mirror(const LsePolicy& policy) { return {policy.base2, 1, policy.empty}; }
@@ -140,6 +142,7 @@ struct CDecode : Pinned {
     args.attn_sink = Mirror(of.attn_sink);
     if (of.out_rope.is_given()) args.out_rope = &out_rope;
     args.positions = Mirror(of.positions);
+    args.tree_mask = Mirror(of.tree_mask);
     args.out = Mirror(of.out);
     args.lse = Mirror(of.lse);
   }

@@ -38,7 +38,8 @@ typedef enum lathe_dtype {
   LATHE_DTYPE_BFLOAT16 = 2,
   LATHE_DTYPE_INT32 = 16,
   LATHE_DTYPE_INT64 = 17,
-  LATHE_DTYPE_UINT8 = 18
+  LATHE_DTYPE_UINT8 = 18,
+  LATHE_DTYPE_UINT64 = 19
 } lathe_dtype;
 
 // How one token's record is laid out (docs/formats.md); 128 and up are formats from outside.

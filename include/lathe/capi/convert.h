@@ -99,6 +99,7 @@ inline void Convert(const lathe_mla_decode_args& from, MlaDecodeArgs* to,
   LATHE_C_FIELD(attn_sink);
   LATHE_C_FIELD(out_rope);
   LATHE_C_FIELD(positions);
+  LATHE_C_FIELD(tree_mask);
   LATHE_C_FIELD(out);
   LATHE_C_FIELD(lse);
 }
