@@ -148,6 +148,33 @@ struct CDecode : Pinned {
   }
 };
 
+struct CPrefill {
+  lathe_prefill_shape shape = Sized<lathe_prefill_shape>();
+  lathe_prefill_options options = Sized<lathe_prefill_options>();
+  lathe_prefill_args args = Sized<lathe_prefill_args>();
+  CPrefill(const PrefillShape& of_shape, const PrefillOptions& of_options, const PrefillArgs& of) {
+    shape.num_heads = of_shape.num_heads;
+    shape.num_kv_heads = of_shape.num_kv_heads;
+    shape.qk_head_dim = of_shape.qk_head_dim;
+    shape.v_head_dim = of_shape.v_head_dim;
+    options.softmax_scale = of_options.softmax_scale;
+    options.no_causal = !of_options.causal;
+    options.window = of_options.window == kNoWindow ? 0 : of_options.window;
+    options.split_tokens = of_options.split_tokens;
+    options.precision = static_cast<int32_t>(of_options.precision);
+    options.target = static_cast<int32_t>(of_options.target);
+    options.lse = Mirror(of_options.lse);
+    args.q = Mirror(of.q);
+    args.query_start_loc = Mirror(of.query_start_loc);
+    args.k = Mirror(of.k);
+    args.v = Mirror(of.v);
+    args.kv_start_loc = Mirror(of.kv_start_loc);
+    args.attn_sink = Mirror(of.attn_sink);
+    args.out = Mirror(of.out);
+    args.lse = Mirror(of.lse);
+  }
+};
+
 struct CWrite : Pinned {
   CTransform transform;
   lathe_paged_cache cache;
