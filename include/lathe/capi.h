@@ -31,5 +31,6 @@
 #include "lathe/capi/prefill.h"
 #include "lathe/capi/query_prep.h"
 #include "lathe/capi/topk.h"
+#include "lathe/capi/v4_metadata.h"
 
 #endif  // LATHE_CAPI_H_

@@ -5,6 +5,7 @@
 #ifndef LATHE_CAPI_IMPL_H_
 #define LATHE_CAPI_IMPL_H_
 
+#include "lathe/cache/formats.h"
 #include "lathe/capi/call.h"
 #include "lathe/capi/numbers.h"
 #include "lathe/version.h"
@@ -42,6 +43,33 @@ int32_t lathe_get_target(size_t index, lathe_target_info* info, lathe_message* m
 }
 
 int32_t lathe_best_target(void) { return static_cast<int32_t>(lathe::BestTarget()); }
+
+int32_t lathe_get_format(int32_t format, int64_t width, lathe_format_info* info,
+                         lathe_message* message) {
+  lathe::capi::Conversion conversion;
+  lathe_format_info known{};
+  lathe::CacheFormat the_format{};
+  if (conversion.IsGiven("info", info)) conversion.Check("info", info, &known);
+  conversion.Field("format", format, &the_format);
+  const int64_t fixed_width = lathe::FixedWidth(the_format);
+  const lathe::Status of_width = lathe::Invalid("").Is(width);
+  if (lathe::RecordAlignment(the_format) == 0) {
+    conversion.RefuseNamed("format", lathe::Invalid("").Is(format).Must("be a known CacheFormat"));
+  }
+  if (fixed_width != 0 && width != fixed_width) {
+    conversion.RefuseNamed("width", of_width.Must("be that of the format,", fixed_width));
+  }
+  if (width < 1) conversion.RefuseNamed("width", of_width.Must("be at least", 1));
+  if (width > INT32_MAX) conversion.RefuseNamed("width", of_width.Must("be at most", INT32_MAX));
+  if (!conversion.ok()) return conversion.Finish(message);
+  known.record_bytes = lathe::RecordBytes(the_format, width);
+  known.side_bytes = lathe::SideBytes(the_format);
+  known.fixed_width = fixed_width;
+  known.alignment = static_cast<int64_t>(lathe::RecordAlignment(the_format));
+  known.has_tensor_scale = lathe::HasTensorScale(the_format);
+  lathe::capi::Give(known, info);
+  return conversion.Finish(message);
+}
 
 size_t lathe_array_workspace_bytes(size_t count) {
   return count * lathe::capi::kArrayEntryBytes + lathe::capi::kArrayAlignment;
@@ -271,6 +299,71 @@ int32_t lathe_merge_compressed(const lathe_compressed_merge_args* args,
                                const lathe_compressed_merge_options* options,
                                const lathe_executor* executor, lathe_message* message) {
   return lathe::capi::Call(lathe::MergeCompressed, args, options, executor, message);
+}
+
+int64_t lathe_num_compressed(int64_t seq_len, int64_t ratio) {
+  return lathe::NumCompressed(seq_len, ratio);
+}
+int64_t lathe_compressed_length(int64_t position, int64_t ratio) {
+  return lathe::CompressedLength(position, ratio);
+}
+int32_t lathe_is_boundary(int64_t position, int64_t ratio) {
+  return lathe::IsBoundary(position, ratio);
+}
+int64_t lathe_num_boundaries(int64_t position, int64_t count, int64_t ratio) {
+  return lathe::NumBoundaries(position, count, ratio);
+}
+int64_t lathe_compressed_position(int64_t position, int64_t ratio) {
+  return lathe::CompressedPosition(position, ratio);
+}
+int64_t lathe_window_begin(int64_t position, int64_t window) {
+  return lathe::WindowBegin(position, window);
+}
+int64_t lathe_window_length(int64_t position, int64_t window) {
+  return lathe::WindowLength(position, window);
+}
+int64_t lathe_window_gather_length(int64_t prefix_len, int64_t q_len, int64_t window) {
+  return lathe::WindowGatherLength(prefix_len, q_len, window);
+}
+int64_t lathe_row_position(int64_t seq_len, int64_t q_len, int64_t i) {
+  return lathe::RowPosition(seq_len, q_len, i);
+}
+int64_t lathe_row_keys(int64_t seq_len, int64_t q_len, int64_t i) {
+  return lathe::RowKeys(seq_len, q_len, i);
+}
+int64_t lathe_row_compressed_keys(int64_t seq_len, int64_t q_len, int64_t i, int64_t ratio) {
+  return lathe::RowCompressedKeys(seq_len, q_len, i, ratio);
+}
+
+int64_t lathe_window_slot(const lathe_tensor* block_table, int64_t row, int64_t index,
+                          int64_t block_size) {
+  return lathe::capi::WithTable(block_table, [=](const auto& table) {
+    return lathe::WindowSlot(table, row, index, block_size);
+  });
+}
+int64_t lathe_compressed_slot(const lathe_tensor* block_table, int64_t row, int64_t position,
+                              int64_t ratio, int64_t block_size) {
+  return lathe::capi::WithTable(block_table, [=](const auto& table) {
+    return lathe::CompressedSlot(table, row, position, ratio, block_size);
+  });
+}
+
+int32_t lathe_owns_position(const lathe_context_shard* shard, int64_t position) {
+  return lathe::capi::WithShard(shard, [=](const auto& the_shard) {
+           return int64_t{lathe::OwnsPosition(the_shard, position)};
+         }) == 1;
+}
+int64_t lathe_local_length(const lathe_context_shard* shard, int64_t length) {
+  return lathe::capi::WithShard(
+      shard, [=](const auto& the_shard) { return lathe::LocalLength(the_shard, length); });
+}
+int64_t lathe_local_position(const lathe_context_shard* shard, int64_t position) {
+  return lathe::capi::WithShard(
+      shard, [=](const auto& the_shard) { return lathe::LocalPosition(the_shard, position); });
+}
+int64_t lathe_global_position(const lathe_context_shard* shard, int64_t local) {
+  return lathe::capi::WithShard(
+      shard, [=](const auto& the_shard) { return lathe::GlobalPosition(the_shard, local); });
 }
 
 }  // extern "C"

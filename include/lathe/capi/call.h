@@ -127,6 +127,24 @@ int32_t CallRun(Status (*operation)(const Plan&, const Args&, Buffer, Rest...) n
                             message);
 }
 
+// f(shard); -1 where it cannot be read.
+template <class F>
+int64_t WithShard(const lathe_context_shard* from, const F& f) noexcept {
+  Conversion conversion;
+  ContextShard shard;
+  conversion.Struct("shard", from, &shard);
+  return conversion.ok() ? f(shard) : -1;
+}
+
+// f(block_table); -1 where it is not given or cannot be read.
+template <class F>
+int64_t WithTable(const lathe_tensor* from, const F& f) noexcept {
+  Conversion conversion;
+  IndexView<2> block_table;
+  if (conversion.IsGiven("block_table", from)) conversion.Field("block_table", *from, &block_table);
+  return conversion.ok() && !block_table.empty() ? f(block_table) : -1;
+}
+
 }  // namespace capi
 }  // namespace lathe
 
