@@ -18,7 +18,7 @@ MAY_INCLUDE = {
     "cache, target section": {"base", "cache", "arch", "hwy"},
     "ref": {"base", "op", "cache", "ref"},
     "easy": {"base", "op"},
-    "capi": {"base", "op", "capi"},
+    "capi": {"base", "op", "cache", "capi"},
     "arch": {"base"},
     "kernel": {"base", "op", "cache", "arch", "kernel", "hwy"},
     "dispatch": {"base", "op", "cache", "arch", "kernel", "dispatch", "hwy"},

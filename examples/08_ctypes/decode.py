@@ -8,7 +8,8 @@ share a paged float32 cache, on threads of Python's own, and compare with the sa
 Output (target and error differ between machines):
     lathe 0.1.0, best target avx3_zen4
     2 sequences, 4 heads: max |out - expected| = 4.8e-07
-    a refusal reads: stale plan: plan must be made for these lengths, positions, windows, page and list sizes
+    a refusal reads: stale plan: plan must be made for these lengths, positions, windows, masks, page and list
+    sizes
 """
 
 import array

@@ -28,7 +28,9 @@
 #include "lathe/capi/latent_cache.h"
 #include "lathe/capi/merge_states.h"
 #include "lathe/capi/mla_decode.h"
+#include "lathe/capi/prefill.h"
 #include "lathe/capi/query_prep.h"
 #include "lathe/capi/topk.h"
+#include "lathe/capi/v4_metadata.h"
 
 #endif  // LATHE_CAPI_H_

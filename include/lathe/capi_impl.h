@@ -5,78 +5,10 @@
 #ifndef LATHE_CAPI_IMPL_H_
 #define LATHE_CAPI_IMPL_H_
 
-#include "lathe/capi/convert.h"
+#include "lathe/cache/formats.h"
+#include "lathe/capi/call.h"
 #include "lathe/capi/numbers.h"
 #include "lathe/version.h"
-
-namespace lathe {
-namespace capi {
-
-inline Executor ToExecutor(const lathe_executor* executor) noexcept {
-  Executor result;
-  if (executor == nullptr || executor->run == nullptr) return result;
-  return {executor->ctx, executor->num_workers, executor->run};
-}
-
-// run(args, options) with what the C structs say.
-template <class Args, class Options, class FromArgs, class FromOptions, class Run>
-int32_t Converted(const FromArgs* from_args, const FromOptions* from_options,
-                  lathe_message* message, const Run& run) noexcept {
-  Conversion conversion;
-  Args args;
-  Options options;
-  conversion.Args(from_args, &args);
-  conversion.Struct("options", from_options, &options);
-  if (!conversion.ok()) return conversion.Finish(message);
-  return Conversion::Report(run(args, options), message);
-}
-
-// Operations of the form (args, options, executor), and those with a workspace.
-template <class Args, class Options, class FromArgs, class FromOptions>
-int32_t Call(Status (*operation)(const Args&, const Options&, const Executor&) noexcept,
-             const FromArgs* from_args, const FromOptions* from_options,
-             const lathe_executor* executor, lathe_message* message) noexcept {
-  return Converted<Args, Options>(from_args, from_options, message,
-                                  [&](const Args& args, const Options& options) {
-                                    return operation(args, options, ToExecutor(executor));
-                                  });
-}
-template <class Args, class Options, class FromArgs, class FromOptions>
-int32_t Call(Status (*operation)(const Args&, const Options&, Buffer, const Executor&) noexcept,
-             const FromArgs* from_args, const FromOptions* from_options, lathe_buffer workspace,
-             const lathe_executor* executor, lathe_message* message) noexcept {
-  return Converted<Args, Options>(
-      from_args, from_options, message, [&](const Args& args, const Options& options) {
-        return operation(args, options, {workspace.data, workspace.bytes}, ToExecutor(executor));
-      });
-}
-
-inline const MlaDecodePlan* ToPlan(const lathe_mla_decode_plan* plan) noexcept {
-  return reinterpret_cast<const MlaDecodePlan*>(plan);
-}
-
-// run(plan, args, workspace) with what these functions have in common.
-template <class Run>
-int32_t WithPlan(const lathe_mla_decode_plan* plan, const lathe_mla_decode_args* from,
-                 lathe_buffer workspace, lathe_message* message, const Run& run) noexcept {
-  Conversion conversion;
-  MlaDecodeArgs args;
-  conversion.IsGiven("plan", plan);
-  conversion.Args(from, &args);
-  if (!conversion.ok()) return conversion.Finish(message);
-  return Conversion::Report(run(*ToPlan(plan), args, Buffer{workspace.data, workspace.bytes}),
-                            message);
-}
-
-// The fields that the caller's struct has. Its struct_size stays.
-template <class Info>
-void Give(Info info, Info* to) noexcept {
-  info.struct_size = to->struct_size;
-  std::memcpy(to, &info, info.struct_size < sizeof(info) ? info.struct_size : sizeof(info));
-}
-
-}  // namespace capi
-}  // namespace lathe
 
 extern "C" {
 
@@ -112,6 +44,33 @@ int32_t lathe_get_target(size_t index, lathe_target_info* info, lathe_message* m
 
 int32_t lathe_best_target(void) { return static_cast<int32_t>(lathe::BestTarget()); }
 
+int32_t lathe_get_format(int32_t format, int64_t width, lathe_format_info* info,
+                         lathe_message* message) {
+  lathe::capi::Conversion conversion;
+  lathe_format_info known{};
+  lathe::CacheFormat the_format{};
+  if (conversion.IsGiven("info", info)) conversion.Check("info", info, &known);
+  conversion.Field("format", format, &the_format);
+  const int64_t fixed_width = lathe::FixedWidth(the_format);
+  const lathe::Status of_width = lathe::Invalid("").Is(width);
+  if (lathe::RecordAlignment(the_format) == 0) {
+    conversion.RefuseNamed("format", lathe::Invalid("").Is(format).Must("be a known CacheFormat"));
+  }
+  if (fixed_width != 0 && width != fixed_width) {
+    conversion.RefuseNamed("width", of_width.Must("be that of the format,", fixed_width));
+  }
+  if (width < 1) conversion.RefuseNamed("width", of_width.Must("be at least", 1));
+  if (width > INT32_MAX) conversion.RefuseNamed("width", of_width.Must("be at most", INT32_MAX));
+  if (!conversion.ok()) return conversion.Finish(message);
+  known.record_bytes = lathe::RecordBytes(the_format, width);
+  known.side_bytes = lathe::SideBytes(the_format);
+  known.fixed_width = fixed_width;
+  known.alignment = static_cast<int64_t>(lathe::RecordAlignment(the_format));
+  known.has_tensor_scale = lathe::HasTensorScale(the_format);
+  lathe::capi::Give(known, info);
+  return conversion.Finish(message);
+}
+
 size_t lathe_array_workspace_bytes(size_t count) {
   return count * lathe::capi::kArrayEntryBytes + lathe::capi::kArrayAlignment;
 }
@@ -120,82 +79,83 @@ int32_t lathe_mla_decode_sizes(const lathe_mla_shape* shape,
                                const lathe_mla_decode_options* options,
                                const lathe_mla_decode_limits* limits, lathe_sizes* sizes,
                                lathe_message* message) {
-  lathe::capi::Conversion conversion;
-  lathe::MlaShape the_shape;
-  lathe::MlaDecodeOptions the_options;
-  lathe::MlaDecodeLimits the_limits;
-  lathe_sizes known{};
-  conversion.RequiredStruct("shape", shape, &the_shape);
-  conversion.RequiredStruct("options", options, &the_options);
-  conversion.RequiredStruct("limits", limits, &the_limits);
-  if (conversion.IsGiven("sizes", sizes)) conversion.Check("sizes", sizes, &known);
-  if (!conversion.ok()) return conversion.Finish(message);
-  lathe::Sizes the_sizes;
-  const lathe::Status status =
-      lathe::MlaDecodeSizes(the_shape, the_options, the_limits, &the_sizes);
-  known.plan_bytes = the_sizes.plan_bytes;
-  known.workspace_bytes = the_sizes.workspace_bytes;
-  if (status.ok()) lathe::capi::Give(known, sizes);
-  return lathe::capi::Conversion::Report(status, message);
+  return lathe::capi::CallSizes(lathe::MlaDecodeSizes, shape, options, limits, sizes, message);
 }
 
 int32_t lathe_plan_mla_decode(const lathe_mla_shape* shape, const lathe_mla_decode_options* options,
                               const lathe_mla_decode_args* args, size_t num_workers,
                               lathe_buffer plan_memory, const lathe_mla_decode_plan** plan,
                               lathe_message* message) {
-  lathe::capi::Conversion conversion;
-  lathe::MlaShape the_shape;
-  lathe::MlaDecodeOptions the_options;
-  lathe::MlaDecodeArgs the_args;
-  conversion.RequiredStruct("shape", shape, &the_shape);
-  conversion.RequiredStruct("options", options, &the_options);
-  conversion.Args(args, &the_args);
-  conversion.IsGiven("plan", plan);
-  if (!conversion.ok()) return conversion.Finish(message);
-  const lathe::MlaDecodePlan* the_plan = nullptr;
-  const lathe::Status status =
-      lathe::PlanMlaDecode(the_shape, the_options, the_args, num_workers,
-                           {plan_memory.data, plan_memory.bytes}, &the_plan);
-  if (status.ok()) *plan = reinterpret_cast<const lathe_mla_decode_plan*>(the_plan);
-  return lathe::capi::Conversion::Report(status, message);
+  return lathe::capi::CallPlan(lathe::PlanMlaDecode, shape, options, args, num_workers, plan_memory,
+                               plan, message);
 }
 
 int32_t lathe_plan_target(const lathe_mla_decode_plan* plan) {
-  return static_cast<int32_t>(lathe::PlanTarget(*lathe::capi::ToPlan(plan)));
+  return static_cast<int32_t>(lathe::PlanTarget(lathe::capi::ToPlan(plan)));
 }
 
 size_t lathe_plan_workspace_bytes(const lathe_mla_decode_plan* plan) {
-  return lathe::PlanWorkspaceBytes(*lathe::capi::ToPlan(plan));
+  return lathe::PlanWorkspaceBytes(lathe::capi::ToPlan(plan));
 }
 
 int32_t lathe_run_mla_decode(const lathe_mla_decode_plan* plan, const lathe_mla_decode_args* args,
                              lathe_buffer workspace, const lathe_executor* executor,
                              lathe_message* message) {
-  return lathe::capi::WithPlan(
-      plan, args, workspace, message,
-      [&](const auto& the_plan, const auto& the_args, lathe::Buffer memory) {
-        return lathe::RunMlaDecode(the_plan, the_args, memory, lathe::capi::ToExecutor(executor));
-      });
+  return lathe::capi::CallRun(lathe::RunMlaDecode, plan, args, workspace, message,
+                              lathe::capi::ToExecutor(executor));
 }
 
 int32_t lathe_run_mla_decode_part(const lathe_mla_decode_plan* plan,
                                   const lathe_mla_decode_args* args, lathe_buffer workspace,
                                   size_t ith, size_t nth, lathe_message* message) {
-  return lathe::capi::WithPlan(
-      plan, args, workspace, message,
-      [=](const auto& the_plan, const auto& the_args, lathe::Buffer memory) {
-        return lathe::RunMlaDecodePart(the_plan, the_args, memory, ith, nth);
-      });
+  return lathe::capi::CallRun(lathe::RunMlaDecodePart, plan, args, workspace, message, ith, nth);
 }
 
 int32_t lathe_run_mla_decode_merge(const lathe_mla_decode_plan* plan,
                                    const lathe_mla_decode_args* args, lathe_buffer workspace,
                                    size_t ith, size_t nth, lathe_message* message) {
-  return lathe::capi::WithPlan(
-      plan, args, workspace, message,
-      [=](const auto& the_plan, const auto& the_args, lathe::Buffer memory) {
-        return lathe::RunMlaDecodeMerge(the_plan, the_args, memory, ith, nth);
-      });
+  return lathe::capi::CallRun(lathe::RunMlaDecodeMerge, plan, args, workspace, message, ith, nth);
+}
+
+int32_t lathe_prefill_sizes(const lathe_prefill_shape* shape, const lathe_prefill_options* options,
+                            const lathe_mla_decode_limits* limits, lathe_sizes* sizes,
+                            lathe_message* message) {
+  return lathe::capi::CallSizes(lathe::PrefillSizes, shape, options, limits, sizes, message);
+}
+
+int32_t lathe_plan_prefill(const lathe_prefill_shape* shape, const lathe_prefill_options* options,
+                           const lathe_prefill_args* args, size_t num_workers,
+                           lathe_buffer plan_memory, const lathe_prefill_plan** plan,
+                           lathe_message* message) {
+  return lathe::capi::CallPlan(lathe::PlanPrefill, shape, options, args, num_workers, plan_memory,
+                               plan, message);
+}
+
+int32_t lathe_prefill_target(const lathe_prefill_plan* plan) {
+  return static_cast<int32_t>(lathe::PrefillTarget(lathe::capi::ToPlan(plan)));
+}
+
+size_t lathe_prefill_workspace_bytes(const lathe_prefill_plan* plan) {
+  return lathe::PrefillWorkspaceBytes(lathe::capi::ToPlan(plan));
+}
+
+int32_t lathe_run_prefill(const lathe_prefill_plan* plan, const lathe_prefill_args* args,
+                          lathe_buffer workspace, const lathe_executor* executor,
+                          lathe_message* message) {
+  return lathe::capi::CallRun(lathe::RunPrefill, plan, args, workspace, message,
+                              lathe::capi::ToExecutor(executor));
+}
+
+int32_t lathe_run_prefill_part(const lathe_prefill_plan* plan, const lathe_prefill_args* args,
+                               lathe_buffer workspace, size_t ith, size_t nth,
+                               lathe_message* message) {
+  return lathe::capi::CallRun(lathe::RunPrefillPart, plan, args, workspace, message, ith, nth);
+}
+
+int32_t lathe_run_prefill_merge(const lathe_prefill_plan* plan, const lathe_prefill_args* args,
+                                lathe_buffer workspace, size_t ith, size_t nth,
+                                lathe_message* message) {
+  return lathe::capi::CallRun(lathe::RunPrefillMerge, plan, args, workspace, message, ith, nth);
 }
 
 int32_t lathe_write_latent_cache(const lathe_latent_write_args* args,
@@ -296,7 +256,7 @@ int32_t lathe_compute_indexer_logits(const lathe_indexer_logits_args* args,
                                      lathe_message* message) {
   return lathe::capi::Converted<lathe::IndexerLogitsArgs, lathe::IndexerLogitsOptions>(
       args, options, message, [&](const auto& the_args, const auto& the_options) {
-        return lathe::ComputeIndexerLogits(the_args, {workspace.data, workspace.bytes}, the_options,
+        return lathe::ComputeIndexerLogits(the_args, lathe::capi::ToBuffer(workspace), the_options,
                                            lathe::capi::ToExecutor(executor));
       });
 }
@@ -339,6 +299,71 @@ int32_t lathe_merge_compressed(const lathe_compressed_merge_args* args,
                                const lathe_compressed_merge_options* options,
                                const lathe_executor* executor, lathe_message* message) {
   return lathe::capi::Call(lathe::MergeCompressed, args, options, executor, message);
+}
+
+int64_t lathe_num_compressed(int64_t seq_len, int64_t ratio) {
+  return lathe::NumCompressed(seq_len, ratio);
+}
+int64_t lathe_compressed_length(int64_t position, int64_t ratio) {
+  return lathe::CompressedLength(position, ratio);
+}
+int32_t lathe_is_boundary(int64_t position, int64_t ratio) {
+  return lathe::IsBoundary(position, ratio);
+}
+int64_t lathe_num_boundaries(int64_t position, int64_t count, int64_t ratio) {
+  return lathe::NumBoundaries(position, count, ratio);
+}
+int64_t lathe_compressed_position(int64_t position, int64_t ratio) {
+  return lathe::CompressedPosition(position, ratio);
+}
+int64_t lathe_window_begin(int64_t position, int64_t window) {
+  return lathe::WindowBegin(position, window);
+}
+int64_t lathe_window_length(int64_t position, int64_t window) {
+  return lathe::WindowLength(position, window);
+}
+int64_t lathe_window_gather_length(int64_t prefix_len, int64_t q_len, int64_t window) {
+  return lathe::WindowGatherLength(prefix_len, q_len, window);
+}
+int64_t lathe_row_position(int64_t seq_len, int64_t q_len, int64_t i) {
+  return lathe::RowPosition(seq_len, q_len, i);
+}
+int64_t lathe_row_keys(int64_t seq_len, int64_t q_len, int64_t i) {
+  return lathe::RowKeys(seq_len, q_len, i);
+}
+int64_t lathe_row_compressed_keys(int64_t seq_len, int64_t q_len, int64_t i, int64_t ratio) {
+  return lathe::RowCompressedKeys(seq_len, q_len, i, ratio);
+}
+
+int64_t lathe_window_slot(const lathe_tensor* block_table, int64_t row, int64_t index,
+                          int64_t block_size) {
+  return lathe::capi::WithTable(block_table, [=](const auto& table) {
+    return lathe::WindowSlot(table, row, index, block_size);
+  });
+}
+int64_t lathe_compressed_slot(const lathe_tensor* block_table, int64_t row, int64_t position,
+                              int64_t ratio, int64_t block_size) {
+  return lathe::capi::WithTable(block_table, [=](const auto& table) {
+    return lathe::CompressedSlot(table, row, position, ratio, block_size);
+  });
+}
+
+int32_t lathe_owns_position(const lathe_context_shard* shard, int64_t position) {
+  return lathe::capi::WithShard(shard, [=](const auto& the_shard) {
+           return int64_t{lathe::OwnsPosition(the_shard, position)};
+         }) == 1;
+}
+int64_t lathe_local_length(const lathe_context_shard* shard, int64_t length) {
+  return lathe::capi::WithShard(
+      shard, [=](const auto& the_shard) { return lathe::LocalLength(the_shard, length); });
+}
+int64_t lathe_local_position(const lathe_context_shard* shard, int64_t position) {
+  return lathe::capi::WithShard(
+      shard, [=](const auto& the_shard) { return lathe::LocalPosition(the_shard, position); });
+}
+int64_t lathe_global_position(const lathe_context_shard* shard, int64_t local) {
+  return lathe::capi::WithShard(
+      shard, [=](const auto& the_shard) { return lathe::GlobalPosition(the_shard, local); });
 }
 
 }  // extern "C"

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "capi/mirror.h"
+#include "lathe/cache/formats.h"
 #include "lathe/version.h"
 #include "support/decode_call.h"
 
@@ -38,6 +39,45 @@ TEST_CASE("the version and the targets of C are those of C++", "[capi]") {
                  "index out of range: index is " + std::to_string(targets.size) +
                      ", must be below " + std::to_string(targets.size));
   RequireInvalid([&](lathe_message* m) { return lathe_get_target(0, nullptr, m); },
+                 "info must be given");
+}
+
+TEST_CASE("what a format's records take is said as in C++", "[capi]") {
+  for (int32_t format = LATHE_FORMAT_LATENT_FLOAT32; format <= LATHE_FORMAT_INDEXER_MXFP4;
+       ++format) {
+    CAPTURE(format);
+    const auto cpp = static_cast<CacheFormat>(format);
+    const int64_t width = FixedWidth(cpp) == 0 ? 77 : FixedWidth(cpp);
+    auto info = Sized<lathe_format_info>();
+    RequireOk([&](lathe_message* m) { return lathe_get_format(format, width, &info, m); });
+    REQUIRE(info.record_bytes == RecordBytes(cpp, width));
+    REQUIRE(info.side_bytes == SideBytes(cpp));
+    REQUIRE(info.fixed_width == FixedWidth(cpp));
+    REQUIRE(info.alignment == static_cast<int64_t>(RecordAlignment(cpp)));
+    REQUIRE(info.has_tensor_scale == HasTensorScale(cpp));
+  }
+  auto info = Sized<lathe_format_info>();
+  info.alignment = -7;
+  info.struct_size = offsetof(lathe_format_info, alignment);
+  RequireOk([&](lathe_message* m) {
+    return lathe_get_format(LATHE_FORMAT_LATENT_FLOAT16, 576, &info, m);
+  });
+  REQUIRE(info.record_bytes == 1152);
+  REQUIRE(info.alignment == -7);
+
+  const auto refused = [&](int32_t format, int64_t width, const std::string& text) {
+    info.record_bytes = -7;
+    RequireInvalid([&](lathe_message* m) { return lathe_get_format(format, width, &info, m); },
+                   text);
+    REQUIRE(info.record_bytes == -7);
+  };
+  refused(-1, 576, "format is -1, must be one of its enum");
+  refused(14, 576, "format is 14, must be a known CacheFormat");
+  refused(LATHE_FORMAT_FP8_DS_MLA, 512, "width is 512, must be that of the format, 576");
+  refused(LATHE_FORMAT_LATENT_FLOAT32, 0, "width is 0, must be at least 1");
+  refused(LATHE_FORMAT_LATENT_FLOAT32, int64_t{1} << 62,
+          "width is 4611686018427387904, must be at most 2147483647");
+  RequireInvalid([](lathe_message* m) { return lathe_get_format(0, 1, nullptr, m); },
                  "info must be given");
 }
 
@@ -78,6 +118,7 @@ TEST_CASE("fields past an older struct's size are not given", "[capi]") {
   call.c.options.target = 200;
   call.c.args.struct_size = offsetof(lathe_mla_decode_args, lse);
   call.c.args.lse.rank = 3;
+  call.c.args.tree_mask.rank = 3;
   call.c.keys.c.struct_size = offsetof(lathe_key_set, compress_ratio);
   call.c.keys.c.compress_ratio = -5;
   call.c.keys.c.window = -5;
@@ -86,6 +127,16 @@ TEST_CASE("fields past an older struct's size are not given", "[capi]") {
   call.c.options.struct_size = offsetof(lathe_mla_decode_options, precision);
   call.plan = nullptr;
   call.RequireRefused("options.split_tokens is -1, must be at least 1");
+}
+
+TEST_CASE("decode arguments of before tree masks still work", "[capi]") {
+  Call call;
+  call.call.GiveTree();
+  call.c.args.tree_mask = Mirror(call.call.args.tree_mask);
+  call.c.options.no_causal = 1;  // which a mask would be refused beside
+  call.RequireRefused("tree_mask must not be given where options.causal is false");
+  call.c.args.struct_size = offsetof(lathe_mla_decode_args, tree_mask);
+  RequireOk([&](lathe_message* m) { return call.Plan(m); });
 }
 
 TEST_CASE("a newer, longer struct is taken as long as its new fields are zero", "[capi]") {
@@ -137,6 +188,12 @@ TEST_CASE("C refuses what C++ cannot be told", "[capi]") {
           [](Call& call) { call.c.keys.c.seq_lens.dtype = LATHE_DTYPE_FLOAT32; });
   refused("keys.block_table.rank is 1, must be 2",
           [](Call& call) { call.c.keys.c.block_table.rank = 1; });
+  refused("tree_mask.dtype is 17, must be uint64 here", [](Call& call) {
+    call.call.GiveTree();
+    call.c.args.tree_mask = Mirror(call.call.args.tree_mask);
+    call.c.args.tree_mask.dtype = LATHE_DTYPE_INT64;
+  });
+  refused("tree_mask.rank is 1, must be 2", [](Call& call) { call.c.args.tree_mask.rank = 1; });
   refused("lse.dtype is 2, must be float32 here",
           [](Call& call) { call.c.args.lse.dtype = LATHE_DTYPE_BFLOAT16; });
   refused("options.precision is 300, must be one of its enum",

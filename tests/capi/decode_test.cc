@@ -55,6 +55,11 @@ const Variant kVariants[] = {
        call.args.out_rope.leading = true;
        call.args.out_rope.inverse = true;
      }},
+    {"tree of drafted tokens",
+     [](DecodeCall& call) {
+       call.GiveTree();
+       call.tree[2] = 2;  // siblings, which causality would let see one another
+     }},
     {"short splits, float32 products",
      [](DecodeCall& call) {
        call.options.split_tokens = 1;

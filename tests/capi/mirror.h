@@ -38,7 +38,9 @@ lathe_tensor Mirror(const IndexView<R>& v) {
 }
 template <class T, size_t R>
 lathe_tensor Mirror(const View<T, R>& v) {
-  return MirrorTensor(v, sizeof(T) == 1 ? LATHE_DTYPE_UINT8 : LATHE_DTYPE_FLOAT32);
+  return MirrorTensor(v, sizeof(T) == 1   ? LATHE_DTYPE_UINT8
+                         : sizeof(T) == 8 ? LATHE_DTYPE_UINT64
+                                          : LATHE_DTYPE_FLOAT32);
 }
 
 inline lathe_lse_policy Mirror(const LsePolicy& policy) { return {policy.base2, 1, policy.empty}; }
@@ -140,6 +142,34 @@ struct CDecode : Pinned {
     args.attn_sink = Mirror(of.attn_sink);
     if (of.out_rope.is_given()) args.out_rope = &out_rope;
     args.positions = Mirror(of.positions);
+    args.tree_mask = Mirror(of.tree_mask);
+    args.out = Mirror(of.out);
+    args.lse = Mirror(of.lse);
+  }
+};
+
+struct CPrefill {
+  lathe_prefill_shape shape = Sized<lathe_prefill_shape>();
+  lathe_prefill_options options = Sized<lathe_prefill_options>();
+  lathe_prefill_args args = Sized<lathe_prefill_args>();
+  CPrefill(const PrefillShape& of_shape, const PrefillOptions& of_options, const PrefillArgs& of) {
+    shape.num_heads = of_shape.num_heads;
+    shape.num_kv_heads = of_shape.num_kv_heads;
+    shape.qk_head_dim = of_shape.qk_head_dim;
+    shape.v_head_dim = of_shape.v_head_dim;
+    options.softmax_scale = of_options.softmax_scale;
+    options.no_causal = !of_options.causal;
+    options.window = of_options.window == kNoWindow ? 0 : of_options.window;
+    options.split_tokens = of_options.split_tokens;
+    options.precision = static_cast<int32_t>(of_options.precision);
+    options.target = static_cast<int32_t>(of_options.target);
+    options.lse = Mirror(of_options.lse);
+    args.q = Mirror(of.q);
+    args.query_start_loc = Mirror(of.query_start_loc);
+    args.k = Mirror(of.k);
+    args.v = Mirror(of.v);
+    args.kv_start_loc = Mirror(of.kv_start_loc);
+    args.attn_sink = Mirror(of.attn_sink);
     args.out = Mirror(of.out);
     args.lse = Mirror(of.lse);
   }

@@ -258,6 +258,15 @@ TEMPLATE_TEST_CASE("V4 windows and entries follow the path", "[mla_decode][tree]
     problem.args.tree_mask = mask.view();
     problem.CheckEveryTarget();
   }
+  SECTION("counts of entries take the place of the path's") {
+    Random random(9);
+    Guarded<int32_t> counts(size_t{21});
+    for (int32_t& count : counts) count = static_cast<int32_t>(random.Below(290 / ratio + 3));
+    problem.args.extra_keys.row_kv_lens = Packed(static_cast<const int32_t*>(counts.data()), 21);
+    const TreeMask mask({RandomTree(6, 1), RandomTree(9, 2), RandomTree(6, 3)});
+    problem.args.tree_mask = mask.view();
+    problem.CheckEveryTarget();
+  }
   SECTION("a chain gives the bits of causality") {
     const Target target = LATHE_GENERATE_TARGET();
     problem.options.target = target;
@@ -268,11 +277,24 @@ TEMPLATE_TEST_CASE("V4 windows and entries follow the path", "[mla_decode][tree]
   }
 }
 
-// Rows of the one sequence that has two queries, as a chain.
-void GiveMask(DecodeCall& call) {
-  static const uint64_t words[] = {1, 1, 3};
-  call.args.tree_mask = Packed(words, 3, 1);
+TEST_CASE("the window of a tree may lie in a ring", "[mla_decode][tree]") {
+  const int64_t block_size = GENERATE(1, 16, 64);
+  const int64_t seq_len = GENERATE(40, 129, 1000);
+  constexpr int64_t kQueries = 9;
+  CAPTURE(block_size, seq_len);
+  // As many pages as for a chain: no path is shorter than that of its first token.
+  const int64_t columns = (128 + kQueries - 2 + block_size - 1) / block_size + 1;
+  V4Problem<bfloat16> problem({{5, 512, 0}, {seq_len}, {kQueries}, 128, 4, block_size});
+  const TreeMask mask({RandomTree(kQueries, 11)});
+  problem.args.tree_mask = mask.view();
+  const auto reference = problem.Reference();
+  const Guarded<int32_t> ring = problem.RingOf(columns);
+  problem.args.keys = WindowKeys(problem.args.keys.cache, Packed(ring.data(), 1, columns),
+                                 problem.args.keys.seq_lens, 128, true);
+  problem.CheckEveryTarget(reference);
 }
+
+void GiveMask(DecodeCall& call) { call.GiveTree(); }
 
 TEST_CASE("a plan refuses masks that do not fit", "[mla_decode][tree][validation]") {
   RequirePlanRefuses({
@@ -297,11 +319,7 @@ TEST_CASE("a run refuses another mask than the plan's", "[mla_decode][tree][vali
   RequireRunRefuses({
       {"stale plan: plan must be made for these lengths, positions, windows, masks, page and list "
        "sizes",
-       [](DecodeCall& c) {
-         static const uint64_t words[] = {1, 1, 2};
-         c.args.tree_mask.data = words;
-       },
-       GiveMask},
+       [](DecodeCall& c) { c.tree[2] = 2; }, GiveMask},
       {"stale plan: plan must be made for these lengths, positions, windows, masks, page and list "
        "sizes",
        [](DecodeCall& c) { c.args.tree_mask = {}; }, GiveMask},

@@ -57,13 +57,7 @@ TEST_CASE("a ring of pages holds a window", "[sliding_window]") {
   const int64_t columns = (128 + q_len - 2 + block_size - 1) / block_size + 1;
   V4Problem<bfloat16> problem({{5, 512, 0}, {seq_len}, {q_len}, 128, 4, block_size});
   const auto reference = problem.Reference();
-  // The ring: page p in column p % columns; what was overwritten is nowhere.
-  Guarded<int32_t> ring(static_cast<size_t>(columns));
-  for (int32_t& entry : ring) entry = 0x7FFFFFF0;
-  const int64_t pages = (seq_len + block_size - 1) / block_size;
-  for (int64_t page = std::max<int64_t>(0, pages - columns); page < pages; ++page) {
-    ring[static_cast<size_t>(page % columns)] = problem.block_table[static_cast<size_t>(page)];
-  }
+  const Guarded<int32_t> ring = problem.RingOf(columns);
   problem.args.keys = WindowKeys(problem.args.keys.cache, Packed(ring.data(), 1, columns),
                                  problem.args.keys.seq_lens, 128, true);
   problem.CheckEveryTarget(reference);

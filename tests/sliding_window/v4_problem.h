@@ -3,6 +3,7 @@
 #ifndef LATHE_TESTS_SLIDING_WINDOW_V4_PROBLEM_H_
 #define LATHE_TESTS_SLIDING_WINDOW_V4_PROBLEM_H_
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -66,6 +67,16 @@ struct V4Problem : MlaProblem<T, O> {
     pages.push_back(MoveInto(*this, window_format, window_scale));
     pages.push_back(MoveInto(entries, entry_format, entry_scale));
     this->args.extra_keys.cache = entries.args.keys.cache;
+  }
+  // The first sequence's window pages as a ring: page p in column p % columns; what was overwritten is nowhere.
+  Guarded<int32_t> RingOf(int64_t columns) const {
+    Guarded<int32_t> ring(static_cast<size_t>(columns));
+    for (int32_t& entry : ring) entry = 0x7FFFFFF0;
+    const int64_t num_pages = (v4.seq_lens[0] + v4.block_size - 1) / v4.block_size;
+    for (int64_t page = std::max<int64_t>(0, num_pages - columns); page < num_pages; ++page) {
+      ring[static_cast<size_t>(page % columns)] = this->block_table[static_cast<size_t>(page)];
+    }
+    return ring;
   }
   // Random entries of each row, some of them not there yet, some holes.
   void PickEntries(int64_t k) {

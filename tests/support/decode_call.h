@@ -47,6 +47,7 @@ struct DecodeCall {
   Guarded<int32_t> extra_block_table{std::vector<int32_t>{2, 77777, 0, 1}};
   Guarded<float> angles{8 * 2};
   Guarded<int32_t> positions{std::vector<int32_t>{2, 3, 7}};
+  Guarded<uint64_t> tree{std::vector<uint64_t>{1, 1, 3}};
   Guarded<std::byte> plan_memory{1 << 14}, workspace{1 << 17};
   Buffer plan_buffer{plan_memory.data(), plan_memory.size()};
   Buffer workspace_buffer{workspace.data(), workspace.size()};
@@ -91,6 +92,8 @@ struct DecodeCall {
     args.out_rope.cos = Packed(angles.data(), 8, 2);
     args.out_rope.sin = Packed(angles.data(), 8, 2);
   }
+  // The queries of each sequence are a chain.
+  void GiveTree() { args.tree_mask = Packed(static_cast<const uint64_t*>(tree.data()), 3, 1); }
   void GivePositions() { args.positions = Packed(positions.data(), 3); }
   std::byte* out_bytes() { return reinterpret_cast<std::byte*>(out.data()); }
 
@@ -115,7 +118,7 @@ struct DecodeCall {
     };
     add(q, q_nope, q_pe, cache, sink, out, lse, query_start_loc, seq_lens, block_table,
         row_kv_lens);
-    add(indices, topk_length, extra_cache, extra_block_table, angles, positions);
+    add(indices, topk_length, extra_cache, extra_block_table, angles, positions, tree);
     add(plan_memory, workspace);
     return bytes;
   }

@@ -226,9 +226,10 @@ Tensor RowLengths(const OptionalTensor& topk_length, int64_t s_q) {
 
 // FlashMLA's arguments: q [b, s_q, h_q, D]; k_cache [NB, bs, 1, D] of q's type, or bytes with is_fp8_kvcache; dense
 // over block_table [b, max_blocks] and cache_seqlens [b], or sparse over indices [b, s_q, topk] of slots, with
-// topk_length [b]; block_table and cache_seqlens do not count then. extra_k_cache and its indices are a second cache under the same softmax. The two scheduler
-// arguments are accepted and not needed. Returns out [b, s_q, h_q, head_dim_v] of q's type and lse [b, h_q, s_q]:
-// natural, without the sink, +inf where there is no key. softmax_scale defaults to D^-0.5, as there.
+// topk_length [b]; block_table and cache_seqlens do not count then. extra_k_cache and its indices are a second cache
+// under the same softmax. The two scheduler arguments are accepted and not needed. Returns out [b, s_q, h_q,
+// head_dim_v] of q's type and lse [b, h_q, s_q]: natural, without the sink, +inf where there is no key. softmax_scale
+// defaults to D^-0.5, as there.
 std::tuple<Tensor, Tensor> flash_mla_with_kvcache(
     const Tensor& q, const Tensor& k_cache, const OptionalTensor& block_table,
     const OptionalTensor& cache_seqlens, int64_t head_dim_v,

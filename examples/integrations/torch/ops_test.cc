@@ -154,19 +154,34 @@ void TestVllmOps(at::ScalarType type) {
   }
 }
 
-// s_q query rows a request, causal, dense.
-void TestFlashDense(int64_t s_q, bool causal) {
-  constexpr int64_t kRank = 512, kWidth = 576;
+// Pages of V3.2's fp8 records, by the op's own writer.
+Tensor V32Pages(int64_t num_blocks, double step) {
+  Tensor cache = at::zeros({num_blocks, kBlockSize, 1, 656}, at::TensorOptions().dtype(at::kByte));
+  const Tensor slots = at::arange(0, num_blocks * kBlockSize, at::kLong);
+  const Tensor latents = Waves({slots.size(0), 576}, step, at::kBFloat16);
+  Write(latents.slice(1, 0, 512), latents.slice(1, 512), cache.squeeze(2), slots, "fp8_ds_mla");
+  return cache;
+}
+
+// Dense: s_q query rows a request over a cache of their type, or of fp8.
+void TestFlashDense(int64_t s_q, bool causal, at::ScalarType type, bool is_fp8 = false) {
+  constexpr int64_t kRank = 512, kWidth = 576, kBlocks = kSeqs * kColumns;
   const Paging paging;
-  const at::ScalarType type = at::kBFloat16;
-  const Tensor cache = Waves({kSeqs * kColumns, kBlockSize, 1, kWidth}, 0.7, type);
+  const Tensor cache =
+      is_fp8 ? V32Pages(kBlocks, 0.7) : Waves({kBlocks, kBlockSize, 1, kWidth}, 0.7, type);
+  const lathe::CacheFormat format = is_fp8               ? lathe::CacheFormat::kFp8DsMla
+                                    : type == at::kFloat ? lathe::CacheFormat::kLatentFloat32
+                                    : type == at::kHalf  ? lathe::CacheFormat::kLatentFloat16
+                                                         : lathe::CacheFormat::kLatentBFloat16;
   const std::vector<Vector> rows =
-      RowsOf(cache.squeeze(2), lathe::CacheFormat::kLatentBFloat16, kWidth * 2, kWidth);
+      RowsOf(cache.squeeze(2), format, cache.stride(1) * static_cast<int64_t>(cache.element_size()),
+             kWidth);
   const Tensor q = Waves({kSeqs, s_q, kHeads, kWidth}, 1.1, type);
   Flash flash;
   flash.block_table = paging.table;
   flash.cache_seqlens = paging.lens;
   flash.causal = causal;
+  flash.is_fp8_kvcache = is_fp8;
   const auto [out, lse] = flash(q, cache, kRank);
   checks.True("shape of lse", lse.sizes() == at::IntArrayRef({kSeqs, kHeads, s_q}));
   const double scale = 1.0 / std::sqrt(576.0);
@@ -179,26 +194,22 @@ void TestFlashDense(int64_t s_q, bool causal) {
       for (int64_t h = 0; h < kHeads; ++h) {
         RequireRow("flash_mla_with_kvcache, dense", Values(out[b][i][h]),
                    lse[b][h][i].item<double>(),
-                   reference::Attend(Values(q[b][i][h]), keys, scale, kRank), 1e-2);
+                   reference::Attend(Values(q[b][i][h]), keys, scale, kRank), Tolerance(type));
       }
     }
   }
 }
 
-// Sparse over an fp8 cache, with V3.2's records by the op's own writer, or V4's with a second cache and a sink.
+// Sparse over an fp8 cache, with V3.2's records, or V4's with a second cache and a sink.
 void TestFlashSparse(bool is_v4) {
   constexpr int64_t kRank = 512, kBlocks = 5, kTopk = 40, kQueries = 2, kRequests = 2;
   const int64_t width = is_v4 ? 512 : 576, bytes = is_v4 ? 584 : 656,
                 num_slots = kBlocks * kBlockSize;
   const auto make = [&](double step) {
+    if (!is_v4) return V32Pages(kBlocks, step);
     Tensor cache = at::zeros({kBlocks, kBlockSize, 1, bytes}, at::TensorOptions().dtype(at::kByte));
     const Tensor slots = at::arange(0, num_slots, at::kLong);
     const Tensor latents = Waves({num_slots, width}, step, at::kBFloat16);
-    if (!is_v4) {
-      Write(latents.slice(1, 0, kRank), latents.slice(1, kRank), cache.squeeze(2), slots,
-            "fp8_ds_mla");
-      return cache;
-    }
     lathe::LatentWriteArgs args;
     args.kv_c =
         lathe::Packed(static_cast<const lathe::bfloat16*>(latents.data_ptr()), num_slots, width);
@@ -343,9 +354,12 @@ void TestErrors() {
 
 int main() {
   for (const at::ScalarType type : {at::kFloat, at::kHalf, at::kBFloat16}) TestVllmOps(type);
-  TestFlashDense(1, true);
-  TestFlashDense(3, true);
-  TestFlashDense(2, false);
+  for (const at::ScalarType type : {at::kFloat, at::kHalf, at::kBFloat16}) {
+    TestFlashDense(1, true, type);
+    TestFlashDense(3, true, type);
+    TestFlashDense(2, false, type);
+  }
+  TestFlashDense(2, true, at::kBFloat16, true);
   TestFlashSparse(false);
   TestFlashSparse(true);
   TestPerTensorFp8();

@@ -38,7 +38,8 @@ typedef enum lathe_dtype {
   LATHE_DTYPE_BFLOAT16 = 2,
   LATHE_DTYPE_INT32 = 16,
   LATHE_DTYPE_INT64 = 17,
-  LATHE_DTYPE_UINT8 = 18
+  LATHE_DTYPE_UINT8 = 18,
+  LATHE_DTYPE_UINT64 = 19
 } lathe_dtype;
 
 // How one token's record is laid out (docs/formats.md); 128 and up are formats from outside.
@@ -166,6 +167,28 @@ LATHE_C_API size_t lathe_num_targets(void);
 LATHE_C_API int32_t lathe_get_target(size_t index, lathe_target_info* info, lathe_message* message);
 // What LATHE_TARGET_AUTO means on this machine.
 LATHE_C_API int32_t lathe_best_target(void);
+
+// What a record of `width` columns takes (docs/formats.md). A page of a dense cache is
+// block_size * (record_bytes + side_bytes) bytes.
+//
+//   record_bytes      the least row_stride
+//   side_bytes        of a token in the second part of its page; 0: pages have one part
+//   fixed_width       columns that the format fixes; 0: any width will do
+//   alignment         of data, block_stride and row_stride
+//   has_tensor_scale  whether lathe_paged_cache.scale counts
+typedef struct lathe_format_info {
+  size_t struct_size;
+  int64_t record_bytes;
+  int64_t side_bytes;
+  int64_t fixed_width;
+  int64_t alignment;
+  int32_t has_tensor_scale;
+} lathe_format_info;
+
+// RecordBytes and its kin of cache/formats.h. Refuses numbers that are no format, and widths that are not positive
+// or not the format's.
+LATHE_C_API int32_t lathe_get_format(int32_t format, int64_t width, lathe_format_info* info,
+                                     lathe_message* message);
 
 // Workspace that suffices for a call over an array of `count` structs, such as lathe_write_latent_caches.
 LATHE_C_API size_t lathe_array_workspace_bytes(size_t count);

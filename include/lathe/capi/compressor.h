@@ -5,6 +5,7 @@
 
 #include "lathe/capi/common.h"
 #include "lathe/capi/keys.h"
+#include "lathe/capi/v4_metadata.h"
 
 LATHE_C_BEGIN
 
@@ -24,14 +25,6 @@ typedef struct lathe_compressor_args {
   lathe_tensor slot_mapping;
   lathe_tensor partials;
 } lathe_compressor_args;
-
-// v4_metadata.h. world, interleave: 0 means 1.
-typedef struct lathe_context_shard {
-  size_t struct_size;
-  int64_t world;
-  int64_t rank;
-  int64_t interleave;
-} lathe_context_shard;
 
 // ratio has no default. A null shard is a world of one.
 typedef struct lathe_compressor_options {

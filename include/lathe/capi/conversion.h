@@ -19,6 +19,25 @@
 namespace lathe {
 namespace capi {
 
+// What a tensor must hold that becomes a view of one fixed type.
+template <class T>
+struct FixedType;
+template <>
+struct FixedType<float> {
+  static constexpr int32_t kDType = LATHE_DTYPE_FLOAT32;
+  static constexpr const char* kRule = "be float32 here";
+};
+template <>
+struct FixedType<uint8_t> {
+  static constexpr int32_t kDType = LATHE_DTYPE_UINT8;
+  static constexpr const char* kRule = "be uint8 here";
+};
+template <>
+struct FixedType<uint64_t> {
+  static constexpr int32_t kDType = LATHE_DTYPE_UINT64;
+  static constexpr const char* kRule = "be uint64 here";
+};
+
 // Converts one call's arguments and keeps the first refusal. Each C struct that may grow has a function
 // Convert(const From&, To*, Conversion&), which names its fields by LATHE_C_FIELD; those call Set, by type.
 class Conversion {
@@ -166,14 +185,10 @@ class Conversion {
   }
   template <class T, size_t R>
   void Set(const lathe_tensor& from, View<T, R>* to) noexcept {
-    using Element = std::remove_const_t<T>;
-    static_assert(std::is_same_v<Element, float> || std::is_same_v<Element, uint8_t>);
-    constexpr bool kIsFloat = std::is_same_v<Element, float>;
+    using Fixed = FixedType<std::remove_const_t<T>>;
     if (!SetShape(from, to)) return;
-    if (from.dtype != (kIsFloat ? LATHE_DTYPE_FLOAT32 : LATHE_DTYPE_UINT8)) {
-      return Refuse(Invalid("", ".dtype")
-                        .Is(from.dtype)
-                        .Must(kIsFloat ? "be float32 here" : "be uint8 here"));
+    if (from.dtype != Fixed::kDType) {
+      return Refuse(Invalid("", ".dtype").Is(from.dtype).Must(Fixed::kRule));
     }
     to->data = static_cast<T*>(from.data);
   }

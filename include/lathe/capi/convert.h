@@ -99,6 +99,7 @@ inline void Convert(const lathe_mla_decode_args& from, MlaDecodeArgs* to,
   LATHE_C_FIELD(attn_sink);
   LATHE_C_FIELD(out_rope);
   LATHE_C_FIELD(positions);
+  LATHE_C_FIELD(tree_mask);
   LATHE_C_FIELD(out);
   LATHE_C_FIELD(lse);
 }
@@ -109,6 +110,37 @@ inline void Convert(const lathe_mla_decode_limits& from, MlaDecodeLimits* to,
   LATHE_C_FIELD(max_num_tokens);
   LATHE_C_FIELD(max_seq_len);
   LATHE_C_FIELD_OR_DEFAULT(num_workers);
+}
+
+inline void Convert(const lathe_prefill_shape& from, PrefillShape* to,
+                    Conversion& conversion) noexcept {
+  LATHE_C_FIELD(num_heads);
+  LATHE_C_FIELD(num_kv_heads);
+  LATHE_C_FIELD(qk_head_dim);
+  LATHE_C_FIELD(v_head_dim);
+}
+
+inline void Convert(const lathe_prefill_options& from, PrefillOptions* to,
+                    Conversion& conversion) noexcept {
+  LATHE_C_FIELD(softmax_scale);
+  to->causal = from.no_causal == 0;
+  LATHE_C_FIELD_OR_DEFAULT(window);
+  LATHE_C_FIELD_OR_DEFAULT(split_tokens);
+  LATHE_C_FIELD(precision);
+  LATHE_C_FIELD(lse);
+  LATHE_C_FIELD(target);
+}
+
+inline void Convert(const lathe_prefill_args& from, PrefillArgs* to,
+                    Conversion& conversion) noexcept {
+  LATHE_C_FIELD(q);
+  LATHE_C_FIELD(query_start_loc);
+  LATHE_C_FIELD(k);
+  LATHE_C_FIELD(v);
+  LATHE_C_FIELD(kv_start_loc);
+  LATHE_C_FIELD(attn_sink);
+  LATHE_C_FIELD(out);
+  LATHE_C_FIELD(lse);
 }
 
 inline void Convert(const lathe_latent_write_args& from, LatentWriteArgs* to,

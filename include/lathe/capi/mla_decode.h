@@ -29,7 +29,7 @@ typedef struct lathe_mla_decode_options {
   int32_t no_check_indices;
 } lathe_mla_decode_options;
 
-// keys is required, extra_keys and out_rope are optional.
+// keys is required, extra_keys and out_rope are optional. tree_mask has dtype uint64.
 typedef struct lathe_mla_decode_args {
   size_t struct_size;
   lathe_tensor q;
@@ -43,6 +43,7 @@ typedef struct lathe_mla_decode_args {
   lathe_tensor positions;
   lathe_tensor out;
   lathe_tensor lse;
+  lathe_tensor tree_mask;
 } lathe_mla_decode_args;
 
 // num_workers: 0 means 1.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Running the tasks of a plan: on an executor, or as parts of a pool that is already inside a parallel region.
+// Running a plan: what that refuses; its tasks on an executor, or as parts of a pool that is already inside a
+// parallel region.
 #ifndef LATHE_DISPATCH_ATTEND_RUN_H_
 #define LATHE_DISPATCH_ATTEND_RUN_H_
 
@@ -128,6 +129,24 @@ class AttendRun {
   AttendCall call_;
   std::byte* scratch_;
 };
+
+// Run, and Part or Merge, of every operation that has plans: CheckRun(plan, args, workspace) says what it refuses,
+// CallOf(plan, args) what its kernels are given.
+template <class Plan, class Args>
+Status RunAll(const Plan& plan, const Args& args, Buffer workspace, const Executor& executor) {
+  LATHE_RETURN_IF_REFUSED(CheckRun(plan, args, workspace));
+  LATHE_RETURN_IF_REFUSED(CheckExecutor(executor));
+  AttendRun(plan, CallOf(plan, args), workspace).All(executor);
+  return OkStatus();
+}
+template <class Plan, class Args>
+Status RunShare(void (AttendRun::*share)(size_t, size_t) const, const Plan& plan, const Args& args,
+                Buffer workspace, size_t ith, size_t nth) {
+  LATHE_RETURN_IF_REFUSED(CheckPart(plan, ith, nth));
+  LATHE_RETURN_IF_REFUSED(CheckRun(plan, args, workspace));
+  (AttendRun(plan, CallOf(plan, args), workspace).*share)(ith, nth);
+  return OkStatus();
+}
 
 }  // namespace LATHE_ABI
 }  // namespace detail

@@ -188,35 +188,21 @@ inline Status CheckRun(const Plan& plan, const MlaDecodeArgs& args, Buffer works
   return CheckWorkspace(plan, workspace);
 }
 
-inline AttendRun RunOf(const Plan& plan, const MlaDecodeArgs& args, Buffer workspace) {
-  return {plan, CallOf(plan.mla, plan.options, args), workspace};
+inline AttendCall CallOf(const Plan& plan, const MlaDecodeArgs& args) {
+  return CallOf(plan.mla, plan.options, args);
 }
 
-inline Status RunMlaDecode(const MlaDecodePlan& plan_handle, const MlaDecodeArgs& args,
-                           Buffer workspace, const Executor& executor) noexcept {
-  const Plan& plan = PlanOf(plan_handle);
-  LATHE_RETURN_IF_REFUSED(CheckRun(plan, args, workspace));
-  LATHE_RETURN_IF_REFUSED(CheckExecutor(executor));
-  RunOf(plan, args, workspace).All(executor);
-  return OkStatus();
+inline Status RunMlaDecode(const MlaDecodePlan& plan, const MlaDecodeArgs& args, Buffer workspace,
+                           const Executor& executor) noexcept {
+  return RunAll(PlanOf(plan), args, workspace, executor);
 }
-
-inline Status RunMlaDecodePart(const MlaDecodePlan& plan_handle, const MlaDecodeArgs& args,
+inline Status RunMlaDecodePart(const MlaDecodePlan& plan, const MlaDecodeArgs& args,
                                Buffer workspace, size_t ith, size_t nth) noexcept {
-  const Plan& plan = PlanOf(plan_handle);
-  LATHE_RETURN_IF_REFUSED(CheckPart(plan, ith, nth));
-  LATHE_RETURN_IF_REFUSED(CheckRun(plan, args, workspace));
-  RunOf(plan, args, workspace).Part(ith, nth);
-  return OkStatus();
+  return RunShare(&AttendRun::Part, PlanOf(plan), args, workspace, ith, nth);
 }
-
-inline Status RunMlaDecodeMerge(const MlaDecodePlan& plan_handle, const MlaDecodeArgs& args,
+inline Status RunMlaDecodeMerge(const MlaDecodePlan& plan, const MlaDecodeArgs& args,
                                 Buffer workspace, size_t ith, size_t nth) noexcept {
-  const Plan& plan = PlanOf(plan_handle);
-  LATHE_RETURN_IF_REFUSED(CheckPart(plan, ith, nth));
-  LATHE_RETURN_IF_REFUSED(CheckRun(plan, args, workspace));
-  RunOf(plan, args, workspace).Merge(ith, nth);
-  return OkStatus();
+  return RunShare(&AttendRun::Merge, PlanOf(plan), args, workspace, ith, nth);
 }
 
 }  // namespace LATHE_ABI

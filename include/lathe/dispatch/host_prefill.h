@@ -132,35 +132,21 @@ inline Status CheckRun(const PlanOfPrefill& plan, const PrefillArgs& args, Buffe
   return CheckWorkspace(plan, workspace);
 }
 
-inline AttendRun RunOf(const PlanOfPrefill& plan, const PrefillArgs& args, Buffer workspace) {
-  return {plan, CallOf(plan.prefill, plan.options, args), workspace};
+inline AttendCall CallOf(const PlanOfPrefill& plan, const PrefillArgs& args) {
+  return CallOf(plan.prefill, plan.options, args);
 }
 
-inline Status RunPrefill(const PrefillPlan& plan_handle, const PrefillArgs& args, Buffer workspace,
+inline Status RunPrefill(const PrefillPlan& plan, const PrefillArgs& args, Buffer workspace,
                          const Executor& executor) noexcept {
-  const PlanOfPrefill& plan = PlanOf(plan_handle);
-  LATHE_RETURN_IF_REFUSED(CheckRun(plan, args, workspace));
-  LATHE_RETURN_IF_REFUSED(CheckExecutor(executor));
-  RunOf(plan, args, workspace).All(executor);
-  return OkStatus();
+  return RunAll(PlanOf(plan), args, workspace, executor);
 }
-
-inline Status RunPrefillPart(const PrefillPlan& plan_handle, const PrefillArgs& args,
-                             Buffer workspace, size_t ith, size_t nth) noexcept {
-  const PlanOfPrefill& plan = PlanOf(plan_handle);
-  LATHE_RETURN_IF_REFUSED(CheckPart(plan, ith, nth));
-  LATHE_RETURN_IF_REFUSED(CheckRun(plan, args, workspace));
-  RunOf(plan, args, workspace).Part(ith, nth);
-  return OkStatus();
+inline Status RunPrefillPart(const PrefillPlan& plan, const PrefillArgs& args, Buffer workspace,
+                             size_t ith, size_t nth) noexcept {
+  return RunShare(&AttendRun::Part, PlanOf(plan), args, workspace, ith, nth);
 }
-
-inline Status RunPrefillMerge(const PrefillPlan& plan_handle, const PrefillArgs& args,
-                              Buffer workspace, size_t ith, size_t nth) noexcept {
-  const PlanOfPrefill& plan = PlanOf(plan_handle);
-  LATHE_RETURN_IF_REFUSED(CheckPart(plan, ith, nth));
-  LATHE_RETURN_IF_REFUSED(CheckRun(plan, args, workspace));
-  RunOf(plan, args, workspace).Merge(ith, nth);
-  return OkStatus();
+inline Status RunPrefillMerge(const PrefillPlan& plan, const PrefillArgs& args, Buffer workspace,
+                              size_t ith, size_t nth) noexcept {
+  return RunShare(&AttendRun::Merge, PlanOf(plan), args, workspace, ith, nth);
 }
 
 }  // namespace LATHE_ABI

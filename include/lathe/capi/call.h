@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// A C call: its arguments converted, the C++ function called, its status reported. One template for each form that
+// operations have.
+#ifndef LATHE_CAPI_CALL_H_
+#define LATHE_CAPI_CALL_H_
+
+#include <cstring>
+
+#include "lathe/capi/convert.h"
+
+namespace lathe {
+namespace capi {
+
+inline Executor ToExecutor(const lathe_executor* executor) noexcept {
+  Executor result;
+  if (executor == nullptr || executor->run == nullptr) return result;
+  return {executor->ctx, executor->num_workers, executor->run};
+}
+
+inline Buffer ToBuffer(lathe_buffer buffer) noexcept { return {buffer.data, buffer.bytes}; }
+
+// run(args, options) with what the C structs say.
+template <class Args, class Options, class FromArgs, class FromOptions, class Run>
+int32_t Converted(const FromArgs* from_args, const FromOptions* from_options,
+                  lathe_message* message, const Run& run) noexcept {
+  Conversion conversion;
+  Args args;
+  Options options;
+  conversion.Args(from_args, &args);
+  conversion.Struct("options", from_options, &options);
+  if (!conversion.ok()) return conversion.Finish(message);
+  return Conversion::Report(run(args, options), message);
+}
+
+// Operations of the form (args, options, executor), and those with a workspace.
+template <class Args, class Options, class FromArgs, class FromOptions>
+int32_t Call(Status (*operation)(const Args&, const Options&, const Executor&) noexcept,
+             const FromArgs* from_args, const FromOptions* from_options,
+             const lathe_executor* executor, lathe_message* message) noexcept {
+  return Converted<Args, Options>(from_args, from_options, message,
+                                  [&](const Args& args, const Options& options) {
+                                    return operation(args, options, ToExecutor(executor));
+                                  });
+}
+template <class Args, class Options, class FromArgs, class FromOptions>
+int32_t Call(Status (*operation)(const Args&, const Options&, Buffer, const Executor&) noexcept,
+             const FromArgs* from_args, const FromOptions* from_options, lathe_buffer workspace,
+             const lathe_executor* executor, lathe_message* message) noexcept {
+  return Converted<Args, Options>(
+      from_args, from_options, message, [&](const Args& args, const Options& options) {
+        return operation(args, options, ToBuffer(workspace), ToExecutor(executor));
+      });
+}
+
+// The fields that the caller's struct has. Its struct_size stays.
+template <class Info>
+void Give(Info info, Info* to) noexcept {
+  info.struct_size = to->struct_size;
+  std::memcpy(to, &info, info.struct_size < sizeof(info) ? info.struct_size : sizeof(info));
+}
+
+// Operations that are planned: sizes, plan, run. A plan in C is the plan of C++ by another name.
+inline const MlaDecodePlan& ToPlan(const lathe_mla_decode_plan* plan) noexcept {
+  return *reinterpret_cast<const MlaDecodePlan*>(plan);
+}
+inline const PrefillPlan& ToPlan(const lathe_prefill_plan* plan) noexcept {
+  return *reinterpret_cast<const PrefillPlan*>(plan);
+}
+
+template <class Shape, class Options, class FromShape, class FromOptions>
+int32_t CallSizes(Status (*operation)(const Shape&, const Options&, const MlaDecodeLimits&,
+                                      Sizes*) noexcept,
+                  const FromShape* from_shape, const FromOptions* from_options,
+                  const lathe_mla_decode_limits* from_limits, lathe_sizes* to,
+                  lathe_message* message) noexcept {
+  Conversion conversion;
+  Shape shape;
+  Options options;
+  MlaDecodeLimits limits;
+  lathe_sizes known{};
+  conversion.RequiredStruct("shape", from_shape, &shape);
+  conversion.RequiredStruct("options", from_options, &options);
+  conversion.RequiredStruct("limits", from_limits, &limits);
+  if (conversion.IsGiven("sizes", to)) conversion.Check("sizes", to, &known);
+  if (!conversion.ok()) return conversion.Finish(message);
+  Sizes sizes;
+  const Status status = operation(shape, options, limits, &sizes);
+  known.plan_bytes = sizes.plan_bytes;
+  known.workspace_bytes = sizes.workspace_bytes;
+  if (status.ok()) Give(known, to);
+  return Conversion::Report(status, message);
+}
+
+template <class Shape, class Options, class Args, class Plan, class FromShape, class FromOptions,
+          class FromArgs, class CPlan>
+int32_t CallPlan(Status (*operation)(const Shape&, const Options&, const Args&, size_t, Buffer,
+                                     const Plan**) noexcept,
+                 const FromShape* from_shape, const FromOptions* from_options,
+                 const FromArgs* from_args, size_t num_workers, lathe_buffer plan_memory,
+                 const CPlan** to, lathe_message* message) noexcept {
+  Conversion conversion;
+  Shape shape;
+  Options options;
+  Args args;
+  conversion.RequiredStruct("shape", from_shape, &shape);
+  conversion.RequiredStruct("options", from_options, &options);
+  conversion.Args(from_args, &args);
+  conversion.IsGiven("plan", to);
+  if (!conversion.ok()) return conversion.Finish(message);
+  const Plan* plan = nullptr;
+  const Status status = operation(shape, options, args, num_workers, ToBuffer(plan_memory), &plan);
+  if (status.ok()) *to = reinterpret_cast<const CPlan*>(plan);
+  return Conversion::Report(status, message);
+}
+
+// `rest`: the executor, or ith and nth.
+template <class Plan, class Args, class... Rest, class FromPlan, class FromArgs, class... Given>
+int32_t CallRun(Status (*operation)(const Plan&, const Args&, Buffer, Rest...) noexcept,
+                const FromPlan* from_plan, const FromArgs* from_args, lathe_buffer workspace,
+                lathe_message* message, const Given&... rest) noexcept {
+  Conversion conversion;
+  Args args;
+  conversion.IsGiven("plan", from_plan);
+  conversion.Args(from_args, &args);
+  if (!conversion.ok()) return conversion.Finish(message);
+  return Conversion::Report(operation(ToPlan(from_plan), args, ToBuffer(workspace), rest...),
+                            message);
+}
+
+// f(shard); -1 where it cannot be read.
+template <class F>
+int64_t WithShard(const lathe_context_shard* from, const F& f) noexcept {
+  Conversion conversion;
+  ContextShard shard;
+  conversion.Struct("shard", from, &shard);
+  return conversion.ok() ? f(shard) : -1;
+}
+
+// f(block_table); -1 where it is not given or cannot be read.
+template <class F>
+int64_t WithTable(const lathe_tensor* from, const F& f) noexcept {
+  Conversion conversion;
+  IndexView<2> block_table;
+  if (conversion.IsGiven("block_table", from)) conversion.Field("block_table", *from, &block_table);
+  return conversion.ok() && !block_table.empty() ? f(block_table) : -1;
+}
+
+}  // namespace capi
+}  // namespace lathe
+
+#endif  // LATHE_CAPI_CALL_H_

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks that the C interface has all that lathe/lathe.h has: a function for each function, a struct for each
+struct, a field for each field, by the rules of names below. Prints what C lacks."""
+
+import pathlib
+import re
+import sys
+
+HEADERS = pathlib.Path(__file__).resolve().parent.parent / "include/lathe"
+STRUCT_HEADERS = sorted(HEADERS.glob("*.h")) + [HEADERS / "base" / name for name in (
+    "keys.h", "rope.h", "row_transform.h", "lse.h", "target.h")]
+
+# What C calls otherwise.
+FUNCTIONS = {"Targets": "lathe_get_target"}
+STRUCTS = {"BasicPagedCache": "lathe_paged_cache", "LatentWriteOptions": "lathe_cache_write_options",
+           "IndexerWriteOptions": "lathe_cache_write_options", "TargetList": None}  # lathe_num_targets
+FIELDS = {"causal": "no_causal", "check_indices": "no_check_indices", "interleaved": "is_neox_style"}
+
+
+def code(path):
+    return re.sub(r"//[^\n]*", "", path.read_text(encoding="utf-8"))
+
+
+def in_c(name):
+    return "lathe_" + re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+def fields(body):
+    """Names of the fields; functions have parentheses."""
+    for declaration in body.split(";"):
+        match = re.search(r"(\w+)\s*(\[\w+\])?\s*(=.*)?$", declaration.strip(), re.DOTALL)
+        if match and "(" not in declaration.split("=")[0]:
+            yield match.group(1)
+
+
+def lacking():
+    c = "".join(code(path) for path in sorted((HEADERS / "capi").glob("*.h")))
+    c_functions = set(re.findall(r"LATHE_C_API \w+ (\w+)\(", c))
+    c_structs = {name: set(fields(body)) for name, body in re.findall(r"typedef struct (\w+) \{(.*?)\}", c, re.DOTALL)}
+
+    names = re.findall(r"LATHE_OPERATION\(\w+, (\w+),", code(HEADERS / "dispatch/operations.def"))
+    names += re.findall(r"^LATHE_INLINE[^;{]*?(\w+)\(", code(HEADERS / "v4_metadata.h"), re.MULTILINE)
+    for name in names:
+        if FUNCTIONS.get(name, in_c(name)) not in c_functions:
+            yield name
+    for path in STRUCT_HEADERS:
+        for name, body in re.findall(r"^struct (\w+) \{(.*?)^\};", code(path), re.MULTILINE | re.DOTALL):
+            struct = STRUCTS.get(name, in_c(name))
+            if struct is None:
+                continue
+            if struct not in c_structs:
+                yield name
+                continue
+            for field in fields(body):
+                if FIELDS.get(field, field) not in c_structs[struct]:
+                    yield f"{name}::{field}"
+
+
+def main():
+    lacks = list(lacking())
+    for name in lacks:
+        print(f"the C interface lacks {name}")
+    return 1 if lacks else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
