@@ -34,6 +34,10 @@ struct ScalarTile {
     }
   }
   template <int kTile>
+  static void LoadStreamed(const void* from, int64_t stride) {
+    Load<kTile>(from, stride);
+  }
+  template <int kTile>
   static void Store(void* to, int64_t stride) {
     RequireTile(kTile);
     for (int r = 0; r < Get().config.rows[kTile]; ++r) {

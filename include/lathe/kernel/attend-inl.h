@@ -23,7 +23,7 @@ class AttendBlock {
 
   // Carves the scratch of one worker; with a counting arena, measures it.
   AttendBlock(Arena& arena, const detail::AttendShape& shape, int64_t max_rows)
-      : engine_(arena, shape.qk_dim, max_rows) {
+      : engine_(arena, shape.qk_dim, shape.v_dim, max_rows) {
     const int64_t padded_rows = Engine::PaddedRows(max_rows);
     const int64_t output_rows = Engine::OutputRows(max_rows);
     const int64_t padded_width = RowSource<A>::PaddedWidth(shape.qk_dim);
@@ -31,7 +31,7 @@ class AttendBlock {
     const auto take = [&arena](int64_t n) { return arena.Take<float>(static_cast<size_t>(n)); };
     v_columns_ = detail::PartialColumns(shape.v_dim);
     v_stride_ = detail::PartialStride(shape.v_dim);
-    s_ = take((kTileKeys + kScoreTokens) * padded_rows);
+    s_ = take((kTileKeys + kScoreTokens) * (std::min)(padded_rows, Engine::kGroupRows));
     o_[0] = take(output_rows * v_stride_);
     o_[1] = take(output_rows * v_stride_);
     for (float** state : {&m_[0], &m_[1], &l_[0], &l_[1], &alpha_}) *state = take(padded_rows);
@@ -59,7 +59,7 @@ class AttendBlock {
     padded_rows_ = Engine::PaddedRows(task.num_rows);
     // Lanes past the last row are computed and never used; they only must hold numbers.
     std::memset(s_, 0,
-                static_cast<size_t>((kTileKeys + kScoreTokens) * padded_rows_) * sizeof(float));
+                static_cast<size_t>((kTileKeys + kScoreTokens) * GroupAt(0).count) * sizeof(float));
     const auto* zeros = reinterpret_cast<const std::byte*>(zeros_);
     SetOfKeys<A> sets[detail::kMaxKeySets] = {
         {call, task, 0, kTileKeys, staged_, staged_values_, zeros, visible_},
@@ -205,34 +205,67 @@ class AttendBlock {
     }
   }
 
+  // Rows of the block that go through a tile together: S and P have room for one group.
+  struct RowGroup {
+    int64_t begin;
+    int64_t count;
+  };
+  RowGroup GroupAt(int64_t row) const {
+    return {row, (std::min)(Engine::kGroupRows, padded_rows_ - row)};
+  }
+
   void RunTile(KeyTile& tile, const KeyTile& next, Carry carry, const SoftmaxState& state,
                float* o) {
     const SetOfKeys<A>& set = sets_[tile.set];
     const int64_t tokens = RoundUp(tile.count, 2);
-    engine_.Score(set.source, tile, next, s_, padded_rows_);
+    const DType type = set.source.value_type();
     const bool seen_by_all = set.IsSeenByAll(tile);
     const bool is_masked = tokens != tile.count || !seen_by_all;
-    if (is_masked) {
-      FindMask(tile);
-      MaskScores(s_, padded_rows_, tokens, mask_begin_, mask_end_, padded_rows_);
-      if (set.has_tree) MaskTree(tile);
-    }
+    if (is_masked) FindMask(tile);
     // Few keys carry much weight each, and rounding errors do not average out.
-    uint32_t* residual = fewest_keys_ <= call_->residual_keys ? residual_ : nullptr;
-    const bool moved = Softmax<A>(s_, padded_rows_, tokens, padded_rows_,
-                                  call_->scale_log2[tile.set], state, residual);
-    if (moved && carry == Carry::kKeep) carry = Carry::kRescale;
-    const auto* p = reinterpret_cast<const uint32_t*>(s_);
-    const DType type = set.source.value_type();
-    const int64_t isolated = seen_by_all ? 0 : IsolateNonFinite(type, tile);
-    engine_.Accumulate(type, carry, tile, tokens, v_columns_, p, padded_rows_, o, v_stride_,
-                       state.alpha);
-    if (residual != nullptr) {
-      if (call_->has_own_values) KeepFinite(type, tile);
-      engine_.Accumulate(type, Carry::kKeep, tile, tokens, v_columns_, residual, padded_rows_, o,
-                         v_stride_, state.alpha);
+    const bool has_residual = fewest_keys_ <= call_->residual_keys && residual_ != nullptr;
+    int64_t isolated = 0;
+    engine_.StartTile(set.source, tile, next);
+    for (int64_t r = 0; r < padded_rows_; r += Engine::kGroupRows) {
+      const RowGroup rows = GroupAt(r);
+      engine_.Score(set.source, tile, next, r, s_, rows.count);
+      if (is_masked) Mask(tile, tokens, rows);
+      const bool moved = Softmax<A>(s_, rows.count, tokens, rows.count, call_->scale_log2[tile.set],
+                                    {state.m + r, state.l + r, state.alpha + r},
+                                    has_residual ? ResidualOf(rows) : nullptr);
+      if (r == 0) {
+        // Scores need the rows of keys no more, which values may be, or know where they were.
+        isolated = seen_by_all ? 0 : IsolateNonFinite(type, tile);
+        engine_.LoadValues(tile, tokens, v_columns_);
+      }
+      const auto* p = reinterpret_cast<const uint32_t*>(s_);
+      engine_.Accumulate(type, moved && carry == Carry::kKeep ? Carry::kRescale : carry, tile,
+                         tokens, v_columns_, r, p, rows.count, o + r * v_stride_, v_stride_,
+                         state.alpha + r);
+      if (isolated > 0) AddIsolated(type, tile, isolated, p, rows, o);
     }
-    if (isolated > 0) AddIsolated(type, tile, isolated, p, o);
+    if (has_residual) AddResidual(type, tile, tokens, state, o);
+  }
+
+  uint32_t* ResidualOf(const RowGroup& rows) const {
+    return residual_ + rows.begin * (kTileKeys / A::kStepTokens);
+  }
+
+  void AddResidual(DType type, KeyTile& tile, int64_t tokens, const SoftmaxState& state, float* o) {
+    if (call_->has_own_values && KeepFinite(type, tile)) {
+      engine_.LoadValues(tile, tokens, v_columns_);
+    }
+    for (int64_t r = 0; r < padded_rows_; r += Engine::kGroupRows) {
+      const RowGroup rows = GroupAt(r);
+      engine_.Accumulate(type, Carry::kKeep, tile, tokens, v_columns_, r, ResidualOf(rows),
+                         rows.count, o + r * v_stride_, v_stride_, state.alpha + r);
+    }
+  }
+
+  void Mask(const KeyTile& tile, int64_t tokens, const RowGroup& rows) {
+    MaskScores(s_, rows.count, tokens, mask_begin_ + rows.begin, mask_end_ + rows.begin,
+               rows.count);
+    if (sets_[tile.set].has_tree) MaskTree(tile, rows);
   }
 
   void FindMask(const KeyTile& tile) {
@@ -257,13 +290,18 @@ class AttendBlock {
                                       tile.begin + t);
   }
 
+  // Without those of padding.
+  int64_t NumLive(const RowGroup& rows) const {
+    return (std::min)(rows.count, task_->num_rows - rows.begin);
+  }
+
   // Keys of queries that are on no path of a row's.
-  void MaskTree(const KeyTile& tile) {
+  void MaskTree(const KeyTile& tile, const RowGroup& rows) {
     const int64_t first = (std::max)(sets_[tile.set].tree_begin - tile.begin, int64_t{0});
     for (int64_t t = first; t < tile.count; ++t) {
-      for (int64_t r = 0; r < task_->num_rows; ++r) {
-        if (IsSeenInTree(tile, t, r)) continue;
-        s_[t * padded_rows_ + r] = -std::numeric_limits<float>::infinity();
+      for (int64_t r = 0; r < NumLive(rows); ++r) {
+        if (IsSeenInTree(tile, t, rows.begin + r)) continue;
+        s_[t * rows.count + r] = -std::numeric_limits<float>::infinity();
       }
     }
   }
@@ -293,7 +331,8 @@ class AttendBlock {
 
   // What a weight lost may be 0 or below, and would make a NaN of an infinite value that the weight itself carried
   // where it belongs. (Values that are part of their key give a score of that kind, and need no care.)
-  void KeepFinite(DType type, KeyTile& tile) const {
+  bool KeepFinite(DType type, KeyTile& tile) const {
+    bool is_changed = false;
     for (int64_t t = 0; t < tile.count; ++t) {
       if (IsFiniteValue(type, tile.values[t])) continue;
       Element* copy = staged_values_ + t * v_columns_;
@@ -306,7 +345,9 @@ class AttendBlock {
         }
       });
       tile.values[t] = reinterpret_cast<const std::byte*>(copy);
+      is_changed = true;
     }
+    return is_changed;
   }
 
   template <class Stored>
@@ -321,14 +362,15 @@ class AttendBlock {
   }
 
   void AddIsolated(DType type, const KeyTile& tile, int64_t count, const uint32_t* p,
-                   float* o) const {
+                   const RowGroup& rows, float* o) const {
     const bool has_tree = sets_[tile.set].has_tree;
     for (int64_t i = 0; i < count; ++i) {
       const int64_t t = isolated_[i].token;
-      for (int64_t r = 0; r < task_->num_rows; ++r) {
+      for (int64_t i_row = 0; i_row < NumLive(rows); ++i_row) {
+        const int64_t r = rows.begin + i_row;
         if (t < mask_begin_[r] || t >= mask_end_[r]) continue;
         if (has_tree && !IsSeenInTree(tile, t, r)) continue;
-        const float weight = A::Weight(p, padded_rows_, t, r);
+        const float weight = A::Weight(p, rows.count, t, i_row);
         VisitStored<A>(type, [&](auto stored) {
           const auto* value = reinterpret_cast<const decltype(stored)*>(isolated_[i].row);
           for (int64_t c = 0; c < call_->v_dim; ++c) {

@@ -4,12 +4,15 @@
 //
 //   Arithmetic                    element type, weights, column order of O
 //   kTileKeys                     keys of a tile, at most kMaxTileKeys
+//   kGroupRows                    rows that are scored, weighed and accumulated before the next are
 //   Session                       an object of it exists while Score and Accumulate are called
 //   PaddedRows, OutputRows        rows that S, P and the softmax state, and that O have room for
 //   (arena, ...)                  carves its scratch, or counts it
 //   Pack(rows)                    the queries of a task, once
-//   Score(tile)                   S^T [token][row] of a tile
-//   Accumulate(P, tile)           O [row][column] += P x V
+//   StartTile(tile)               a tile is next
+//   LoadValues(tile)              its values are as P x V shall read them
+//   Score(row)                    S^T [token][row] of a group
+//   Accumulate(row, P)            O [row][column] += P x V, of a group
 //
 // An engine knows registers or tiles, nothing about pages, masks, softmax or results.
 
@@ -42,13 +45,14 @@ class RegisterEngine {
   using Arithmetic = A;
   using Element = typename A::Element;
   static constexpr int64_t kTileKeys = kRegisterTileKeys;
+  static constexpr int64_t kGroupRows = detail::kMaxBlockRows;
   struct Session {};
 
   // Every row group ends inside.
   static int64_t PaddedRows(int64_t rows) { return RoundUp(rows, kLanes); }
   static int64_t OutputRows(int64_t rows) { return rows; }
 
-  RegisterEngine(Arena& arena, int64_t qk_dim, int64_t max_rows)
+  RegisterEngine(Arena& arena, int64_t qk_dim, int64_t, int64_t max_rows)
       : width_(RowSource<A>::PaddedWidth(qk_dim)) {
     const int64_t words = PaddedRows(max_rows) * width_ / A::kWordElements;
     q_ = arena.Take<uint32_t>(static_cast<size_t>(words));
@@ -62,9 +66,12 @@ class RegisterEngine {
     PackRows<A>(num_rows, width_, words, staging, load, q_);
   }
 
+  void StartTile(const RowSource<A>&, const KeyTile&, const KeyTile&) const {}
+  void LoadValues(const KeyTile&, int64_t, int64_t) const {}
+
   // A step may score up to kScoreTokens - 1 rows more than the tile has: they are zeros.
-  void Score(const RowSource<A>& source, const KeyTile& tile, const KeyTile& next, float* s,
-             int64_t s_stride) const {
+  void Score(const RowSource<A>& source, const KeyTile& tile, const KeyTile& next, int64_t,
+             float* s, int64_t s_stride) const {
     const std::byte* widened[kScoreTokens];
     for (int64_t t = 0; t < tile.count;) {
       // Two tokens alone are bound by latency, yet cheaper than a padded step.
@@ -83,7 +90,7 @@ class RegisterEngine {
 
   // `tokens` is a multiple of 2, `v_columns` of 64; values of the tile past the live ones are zeros.
   void Accumulate(DType row_type, Carry carry, const KeyTile& tile, int64_t tokens,
-                  int64_t v_columns, const uint32_t* p, int64_t p_stride, float* o,
+                  int64_t v_columns, int64_t, const uint32_t* p, int64_t p_stride, float* o,
                   int64_t o_stride, const float* alpha) const {
     VisitStored<A>(row_type, [&](auto stored) {
       AccumulateStored<A, decltype(stored)>(

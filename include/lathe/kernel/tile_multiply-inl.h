@@ -51,9 +51,9 @@ struct LineFetcher {
   }
 };
 
-// Tiles of A are kAStep bytes apart; those of B lie one after another, run j from b + j * steps
+// Tiles of A are kAStep bytes apart, and past L1 if kStreamsA; those of B lie one after another, run j from b + j * steps
 // tiles on. C[i][j] at c + 16 * (i * c_stride + j) is read first if kHasSums, else starts from 0.
-template <class Tile, int kA, int kB, int64_t kAStep, bool kHasSums>
+template <class Tile, int kA, int kB, int64_t kAStep, bool kStreamsA, bool kHasSums>
 HWY_NOINLINE void MultiplyTiles(const TileRun* a, const std::byte* b, int64_t steps, float* c,
                                 int64_t c_stride, LineFetcher& fetcher) {
   static_assert(kA * kB <= 4 && kA <= 4 && kB <= 4, "C has four registers");
@@ -73,7 +73,12 @@ HWY_NOINLINE void MultiplyTiles(const TileRun* a, const std::byte* b, int64_t st
     fetcher.Step();
     ForEachIndex<kA>([&](auto i) {
       constexpr int kRow = decltype(i)::value;
-      Tile::template Load<4 + kRow % 2>(a[kRow].data + step * kAStep, a[kRow].stride);
+      const std::byte* tile = a[kRow].data + step * kAStep;
+      if constexpr (kStreamsA) {
+        Tile::template LoadStreamed<4 + kRow % 2>(tile, a[kRow].stride);
+      } else {
+        Tile::template Load<4 + kRow % 2>(tile, a[kRow].stride);
+      }
       ForEachIndex<kB>([&](auto j) {
         constexpr int kColumn = decltype(j)::value;
         if constexpr (kRow == 0) {
