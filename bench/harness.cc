@@ -61,7 +61,7 @@ ReadProbe& Harness::dram() {
 
 void Harness::ReportRows() const {
   constexpr double kSecondsOfRow = 2.5;  // measured on two cores, checks and comparators included
-  std::fprintf(stderr, "%d rows, about %.0f minutes\n", num_rows_,
+  std::fprintf(stderr, "%d rows, about %.0f min\n", num_rows_,
                std::ceil(num_rows_ * kSecondsOfRow / 60));
   if (skipped_for_memory_ == 0) return;
   std::fprintf(stderr, "%d rows need more than %.1f GiB and are left out\n", skipped_for_memory_,
