@@ -2,6 +2,7 @@
 #include "bench/harness.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "bench/comparators/comparator.h"
@@ -27,11 +28,16 @@ double BestOfSome(const F& probe) {
 
 }  // namespace
 
-Harness::Harness(bool everything, bool compares, Target only)
-    : everything_(everything),
+Harness::Harness(const std::string& filter, bool compares, Target only)
+    : everything_(!filter.empty() && filter != "."),
       compares_(compares),
       machine_(DescribeMachine()),
       memory_budget_(std::min(kMaxMemoryBudget, machine_.memory_bytes / 2)) {
+  try {
+    if (everything_ && filter[0] != '-') filter_.emplace(filter, std::regex::extended);
+  } catch (const std::regex_error&) {
+    // Google Benchmark says so when it comes to run.
+  }
   for (const TargetInfo& target : Targets()) {
     if (!target.runnable) continue;
     if (only == Target::kAuto || only == target.target) targets_.push_back(target);
@@ -53,7 +59,10 @@ ReadProbe& Harness::dram() {
   return dram_->read();
 }
 
-void Harness::ReportSkipped() const {
+void Harness::ReportRows() const {
+  constexpr double kSecondsOfRow = 2.5;  // measured on two cores, checks and comparators included
+  std::fprintf(stderr, "%d rows, about %.0f min\n", num_rows_,
+               std::ceil(num_rows_ * kSecondsOfRow / 60));
   if (skipped_for_memory_ == 0) return;
   std::fprintf(stderr, "%d rows need more than %.1f GiB and are left out\n", skipped_for_memory_,
                static_cast<double>(memory_budget_) / (1 << 30));

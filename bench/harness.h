@@ -8,6 +8,8 @@
 #include <exception>
 #include <map>
 #include <memory>
+#include <optional>
+#include <regex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -57,9 +59,9 @@ inline void Require(const Status& status) {
 
 class Harness {
  public:
-  // everything: also the rows that a run without a filter leaves out. compares: rows are measured
-  // against comparators. only: kAuto, or the one target.
-  Harness(bool everything, bool compares, Target only);
+  // filter: what --benchmark_filter says; if it is "" or ".", rows are those of Wants(true), else all.
+  // compares: rows are measured against comparators. only: kAuto, or the one target.
+  Harness(const std::string& filter, bool compares, Target only);
 
   const Machine& machine() const { return machine_; }
   const std::vector<TargetInfo>& targets() const { return targets_; }  // best first
@@ -81,6 +83,7 @@ class Harness {
   // body(state) is the row; what it throws becomes the row's error, and the program's.
   template <class F>
   void Register(const std::string& name, F body) {
+    if (IsMeant(name)) ++num_rows_;
     benchmark::RegisterBenchmark(name.c_str(), [this, body](benchmark::State& state) {
       try {
         body(state);
@@ -96,21 +99,28 @@ class Harness {
   template <class F>
   void RegisterLarge(const std::string& name, int64_t bytes, F body) {
     if (bytes > static_cast<int64_t>(memory_budget_)) {
-      ++skipped_for_memory_;
+      if (IsMeant(name)) ++skipped_for_memory_;
     } else {
       Register(name, body);
     }
   }
-  // Says how many rows were left out.
-  void ReportSkipped() const;
+  // Says how many rows the filter leaves, how long they take and how many are left out.
+  void ReportRows() const;
 
   // Machine, version, targets and ceilings, for the context of reports. A tenth of a second.
   std::vector<std::pair<std::string, std::string>> Context();
 
  private:
+  // As Google Benchmark's filter does it, but for "-REGEX", which is taken for all rows.
+  bool IsMeant(const std::string& name) const {
+    return !filter_ || std::regex_search(name, *filter_);
+  }
+
   bool everything_;
   bool compares_;
   bool failed_ = false;
+  std::optional<std::regex> filter_;  // none: all names match
+  int num_rows_ = 0;
   int skipped_for_memory_ = 0;
   Machine machine_;
   size_t memory_budget_;

@@ -235,7 +235,7 @@ void RegisterIndexer(Harness& harness) {
       }
     }
   };
-  for (const int64_t k : {0, 512, 2048}) {
+  for (const int64_t k : {0, 512, 1024, 2048}) {
     for (const int64_t rows : {1, 2, 64}) {
       for (const int64_t keys : {16384, 65536, 131072}) {
         for (const int64_t heads : {4, 16, 32, 64}) {

@@ -77,7 +77,7 @@ int Main(int argc, char** argv) {
 
   const char* comparators = std::getenv("LATHE_BENCH_COMPARATORS");
   const bool compares = comparators == nullptr || std::string(comparators) != "0";
-  Harness harness(!filter.empty() && filter != ".", compares, only);
+  Harness harness(filter, compares, only);
   RegisterMlaDecode(harness);
   RegisterLatentWrite(harness);
   RegisterLatentGather(harness);
@@ -92,7 +92,7 @@ int Main(int argc, char** argv) {
 
   TableReporter table;
   if (!is_list) {
-    harness.ReportSkipped();
+    harness.ReportRows();
     for (const auto& [key, value] : harness.Context()) {
       benchmark::AddCustomContext(key, value);
       std::fprintf(stderr, "%s: %s\n", key.c_str(), value.c_str());

@@ -13,6 +13,7 @@ PRESETS = [
     ("DeepSeek-V4-Flash", "ratio 4", "V4Decode", {"model": "flash", "layer": "ratio4"}, 1),
     ("DeepSeek-V4-Flash", "ratio 128", "V4Decode", {"model": "flash", "layer": "ratio128"}, 1),
     ("DeepSeek-V4-Pro", "window", "V4Decode", {"model": "pro", "layer": "window"}, 1),
+    ("DeepSeek-V4-Pro", "indexer, top 1024", "IndexerTopk", {"heads": 64, "k": 1024, "rows": 1}, 4),
     ("DeepSeek-V4-Pro", "ratio 4", "V4Decode", {"model": "pro", "layer": "ratio4"}, 1),
     ("DeepSeek-V4-Pro", "ratio 128", "V4Decode", {"model": "pro", "layer": "ratio128"}, 1),
     ("Kimi-K2", "attention", "MlaDecode", {"heads": 64}, 1),

@@ -100,7 +100,8 @@ def draw_panel(x0, title, series, x_axis, x_label, y_axis, y_label, y_unit):
 def draw_chart(path, title, subtitle, panels, x_label, y_label, y_axis, y_unit="", x_axis=None):
     """panels: [(title, [Series])], side by side, with one legend below for all. x_axis: None, places evenly spaced."""
     legend = {s.label: s for _, series in panels for s in series}
-    width = LEFT + len(panels) * (PANEL_WIDTH + GAP) - GAP + 24
+    # A single panel is narrower than its title.
+    width = max(LEFT + len(panels) * (PANEL_WIDTH + GAP) - GAP + 24, LEFT - 24 + 10 * len(title))
     per_row = max(1, (width - LEFT) // 190)
     rows = (len(legend) + per_row - 1) // per_row
     height = TOP + PANEL_HEIGHT + 64 + rows * LEGEND_ROW

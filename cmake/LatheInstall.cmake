@@ -18,6 +18,11 @@ endif()
 if(LATHE_BUILD_C_LIBRARY)
   list(APPEND targets lathe_c)
   list(APPEND pc_files lathe-c)
+  set(LATHE_PC_C_REQUIRES lathe)
+  get_target_property(type lathe_c TYPE)
+  if(type STREQUAL "STATIC_LIBRARY")
+    set(LATHE_PC_C_REQUIRES lathe-dispatch)
+  endif()
 endif()
 
 install(TARGETS ${targets} EXPORT lathe ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"

@@ -1,35 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Shows Doxygen the comments of our headers as they are: a run of // lines becomes a verbatim block, a comment
-# behind a declaration its brief. No line is added or removed, so that line numbers stay right.
-function close_block() {
-  if (held != "") print held (open_block ? " \\endverbatim */" : "")
-  held = ""
-  open_block = 0
+# Makes documentation of the comments of our headers, for Doxygen to read like any other: // in front of a
+# declaration becomes ///, behind one ///<. Indented lines of a comment are tables, formulas and code; they
+# keep their form, but what is a command in them is one. No line is added or removed, so that line numbers stay
+# right.
+function escaped(text) {
+  gsub(/[<>&#%"$]/, "\\\\&", text)
+  gsub(/--/, "\\--", text)
+  return text
 }
-/^ *\/\/ SPDX/ { print "/** \\file"; next }
+function flush_line() {
+  if (is_held) print held (is_table ? "</pre>" : "")
+  is_held = is_table = 0
+}
+/^ *\/\/ SPDX/ { print "/// \\file"; next }
 /^ *\/\// {
-  text = $0
-  sub(/^ *\/\/ ?/, "", text)
-  gsub(/\*\//, "* /", text)
-  if (open_block) {
-    print held
-    held = text
-  } else {
-    held = (NR == 2 ? "\\verbatim " : "/** \\verbatim ") text
-    open_block = 1
+  margin = match($0, /\/\//)
+  text = substr($0, margin + 2)
+  if (margin == behind) {  # the comment behind the declaration above goes on
+    print "///<" escaped(text)
+    next
   }
+  behind = 0
+  belongs = text ~ /^   /
+  if (is_held) print held (is_table && !belongs ? "</pre>" : "")
+  held = "///" (belongs && !is_table ? " <pre>" : "") escaped(substr(text, belongs && !is_table ? 2 : 1))
+  is_held = 1
+  is_table = belongs
   next
 }
 {
-  close_block()
+  flush_line()
   at = match($0, /[;,{] +\/\/ /)
+  behind = 0
   if (at > 0 && $0 !~ /^ *#/) {
-    text = substr($0, at + RLENGTH)
-    gsub(/[<>&\\@#%"$]/, "\\\\&", text)
-    print substr($0, 1, at) " ///< " text
+    behind = at + RLENGTH - 3
+    print substr($0, 1, at) " ///< " escaped(substr($0, at + RLENGTH))
   } else {
     print
   }
 }
-END { close_block() }
+END { flush_line() }

@@ -24,4 +24,7 @@ class LatheTestConan(ConanFile):
 
     def test(self):
         if can_run(self):
-            self.run(os.path.join(self.cpp.build.bindir, "decode"), env="conanrun")
+            for program in ("decode", "decode_c"):
+                path = os.path.join(self.cpp.build.bindir, program)
+                if os.path.exists(path):
+                    self.run(path, env="conanrun")

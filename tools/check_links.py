@@ -30,7 +30,7 @@ def dead_links(path):
 
 
 def main():
-    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+    pages = [*ROOT.glob("*.md"), *(page for top in ("docs", "examples", "tests") for page in ROOT.glob(f"{top}/**/*.md"))]
     dead = [f"{page.relative_to(ROOT)}: {link}" for page in pages for link in dead_links(page)]
     print("\n".join(dead) if dead else f"{len(pages)} pages, every link leads somewhere")
     return 1 if dead else 0

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# cmake -DDOXYGEN= -DTREE= -DOUTPUT= -DVERSION= -P doxygen.cmake: docs/Doxyfile, without a warning.
+# cmake -DDOXYGEN= -DTREE= -DOUTPUT= -DVERSION= [-DMISTAKE=comment] -P doxygen.cmake: docs/Doxyfile, without a
+# warning. With MISTAKE one function more is documented by that comment.
 cmake_minimum_required(VERSION 3.22)
 
 if(NOT DOXYGEN)
@@ -10,10 +11,15 @@ endif()
 file(REMOVE_RECURSE "${OUTPUT}")
 file(MAKE_DIRECTORY "${OUTPUT}")
 file(READ "${TREE}/docs/Doxyfile" config)
-file(WRITE "${OUTPUT}/Doxyfile" "${config}
+string(APPEND config "
 PROJECT_NUMBER = ${VERSION}
 OUTPUT_DIRECTORY = ${OUTPUT}
 ")
+if(MISTAKE)
+  file(WRITE "${OUTPUT}/mistake.h" "// SPDX\n// A header.\n\n${MISTAKE}\nint Mistake(int count);\n")
+  string(APPEND config "INPUT += ${OUTPUT}/mistake.h\n")
+endif()
+file(WRITE "${OUTPUT}/Doxyfile" "${config}")
 execute_process(COMMAND "${DOXYGEN}" "${OUTPUT}/Doxyfile" WORKING_DIRECTORY "${TREE}"
                 RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE warnings)
 if(result OR NOT warnings STREQUAL "")

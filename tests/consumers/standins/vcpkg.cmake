@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# cmake -DPORT_DIR= -DPACKAGE_DIR= -DFEATURE=none|dispatch -DGENERATOR= -DVERSION= -DOPTIONS=
-#       -P vcpkg.cmake
+# cmake -DPORT_DIR= -DPACKAGE_DIR= -DFEATURES= -DLINKAGE=dynamic|static -DGENERATOR= -DVERSION=
+#       -DOPTIONS= -P vcpkg.cmake
 # Runs a portfile with the functions of vcpkg that it calls in small local versions: they build and install
 # into PACKAGE_DIR, insist on the arguments they know, and check what vcpkg checks of the result.
 cmake_minimum_required(VERSION 3.22)
@@ -9,11 +9,7 @@ cmake_minimum_required(VERSION 3.22)
 get_filename_component(PORT "${PORT_DIR}" NAME)
 set(CURRENT_PORT_DIR "${PORT_DIR}")
 set(CURRENT_PACKAGES_DIR "${PACKAGE_DIR}")
-set(VCPKG_LIBRARY_LINKAGE dynamic)
-set(FEATURES)
-if(NOT FEATURE STREQUAL "none")
-  set(FEATURES "${FEATURE}")
-endif()
+set(VCPKG_LIBRARY_LINKAGE "${LINKAGE}")
 
 file(READ "${PORT_DIR}/vcpkg.json" manifest)
 string(JSON name GET "${manifest}" name)
@@ -23,6 +19,11 @@ if(NOT name STREQUAL PORT OR NOT version VERSION_EQUAL VERSION)
 endif()
 foreach(feature IN LISTS FEATURES)
   string(JSON description GET "${manifest}" features ${feature} description)
+  # The features that a feature needs of the port itself, which vcpkg would add.
+  string(JSON needs ERROR_VARIABLE none GET "${manifest}" features ${feature} dependencies 0 features 0)
+  if(none STREQUAL "NOTFOUND" AND NOT needs IN_LIST FEATURES)
+    list(APPEND FEATURES ${needs})
+  endif()
 endforeach()
 
 macro(refuse_unknown)
@@ -74,11 +75,15 @@ function(vcpkg_cmake_configure)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "SOURCE_PATH" "OPTIONS;MAYBE_UNUSED_VARIABLES")
   refuse_unknown()
   build_types(types)
+  set(shared ON)
+  if(VCPKG_LIBRARY_LINKAGE STREQUAL "static")
+    set(shared OFF)
+  endif()
   while(types)
     list(POP_FRONT types type place)
     run(${CMAKE_COMMAND} -G ${GENERATOR} -S "${arg_SOURCE_PATH}" -B "${PACKAGE_DIR}-build/${type}"
         "-DCMAKE_BUILD_TYPE=${type}" "-DCMAKE_INSTALL_PREFIX=${PACKAGE_DIR}/${place}"
-        -DCMAKE_INSTALL_LIBDIR=lib ${OPTIONS} ${arg_OPTIONS})
+        -DCMAKE_INSTALL_LIBDIR=lib -DBUILD_SHARED_LIBS=${shared} ${OPTIONS} ${arg_OPTIONS})
   endwhile()
 endfunction()
 
@@ -149,6 +154,12 @@ if(VCPKG_BUILD_TYPE STREQUAL "release")
       message(FATAL_ERROR "a package of headers must not have ${not}")
     endif()
   endforeach()
+endif()
+file(GLOB shared_libraries "${PACKAGE_DIR}/lib/*.so")
+if(shared_libraries AND VCPKG_LIBRARY_LINKAGE STREQUAL "static")
+  message(FATAL_ERROR "a static package must not have ${shared_libraries}")
+elseif("c" IN_LIST FEATURES AND LINKAGE STREQUAL "dynamic" AND NOT shared_libraries)
+  message(FATAL_ERROR "the package has no shared library")
 endif()
 file(GLOB_RECURSE files "${PACKAGE_DIR}/*.cmake" "${PACKAGE_DIR}/*.pc")
 foreach(path IN LISTS files)

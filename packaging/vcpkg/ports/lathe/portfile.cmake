@@ -3,11 +3,14 @@
 # An overlay port: it builds the source tree that it lies in.
 get_filename_component(SOURCE_PATH "${CURRENT_PORT_DIR}/../../../.." ABSOLUTE)
 
-vcpkg_check_features(OUT_FEATURE_OPTIONS FEATURE_OPTIONS FEATURES dispatch LATHE_BUILD_DISPATCH)
-if("dispatch" IN_LIST FEATURES)
-  vcpkg_check_linkage(ONLY_STATIC_LIBRARY)
-else()
+vcpkg_check_features(
+  OUT_FEATURE_OPTIONS FEATURE_OPTIONS
+  FEATURES dispatch LATHE_BUILD_DISPATCH
+           c LATHE_BUILD_C_LIBRARY)
+if(NOT "dispatch" IN_LIST FEATURES)
   set(VCPKG_BUILD_TYPE release) # header-only
+elseif(NOT "c" IN_LIST FEATURES)
+  vcpkg_check_linkage(ONLY_STATIC_LIBRARY)
 endif()
 
 vcpkg_cmake_configure(
@@ -17,7 +20,6 @@ vcpkg_cmake_configure(
           -DLATHE_BUILD_BENCHMARKS=OFF
           -DLATHE_BUILD_EXAMPLES=OFF
           -DLATHE_BUILD_TOOLS=OFF
-          -DLATHE_BUILD_C_LIBRARY=OFF
           -DLATHE_FETCH_DEPS=OFF
           -DLATHE_WERROR=OFF
           "-DLATHE_INSTALL_CMAKEDIR=share/${PORT}"

@@ -18,7 +18,7 @@ class CppInfo:
     def __init__(self):
         self.properties = {}
         self.includedirs, self.libdirs, self.bindirs = ["include"], ["lib"], ["bin"]
-        self.libs, self.requires, self.components = [], [], Components()
+        self.libs, self.system_libs, self.requires, self.components = [], [], [], Components()
 
     def set_property(self, name, value):
         self.properties[name] = value
@@ -30,6 +30,14 @@ class Components(dict):
         return self[name]
 
 
+class Options(SimpleNamespace):
+    def get_safe(self, name, default=None):
+        return getattr(self, name, default)
+
+    def rm_safe(self, name):
+        vars(self).pop(name, None)
+
+
 class ConanFile:
     options, default_options, cache_variables = {}, {}, {}
 
@@ -37,7 +45,7 @@ class ConanFile:
         self.recipe_folder = recipe_folder
         for name, value in option_values.items():
             assert value in self.options[name], (name, value)
-        self.options = SimpleNamespace(**{**self.default_options, **option_values})
+        self.options = Options(**{**self.default_options, **option_values})
         self.info = Info(options=self.options)
         self.cpp_info = CppInfo()
         self.requirements_seen = []

@@ -11,7 +11,9 @@ class CMakeToolchain:
         self.conanfile, self.cache_variables = conanfile, {}
 
     def generate(self):
-        self.conanfile.cache_variables = self.cache_variables
+        shared = self.conanfile.options.get_safe("shared")
+        known = {} if shared is None else {"BUILD_SHARED_LIBS": shared}
+        self.conanfile.cache_variables = {**known, **self.cache_variables}
 
 
 class CMakeDeps:

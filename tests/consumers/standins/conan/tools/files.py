@@ -15,5 +15,12 @@ def copy(conanfile, pattern, src, dst):
         shutil.copy(path, dst)
 
 
+def rm(conanfile, pattern, folder):
+    found = list(pathlib.Path(folder).glob(pattern))
+    assert found, f"nothing matches {pattern}"
+    for path in found:
+        path.unlink()
+
+
 def rmdir(conanfile, path):
     shutil.rmtree(path, ignore_errors=True)
