@@ -23,7 +23,7 @@ struct FloatArithmetic {
     return hn::MulAdd(hn::BitCast(F32(), a), hn::BitCast(F32(), b), acc);
   }
 
-#if HWY_ARCH_ARM_A64 && !HWY_COMPILER_MSVC
+#if HWY_TARGET_IS_NEON && HWY_ARCH_ARM_A64 && !HWY_COMPILER_MSVC
   // In assembly: of a broadcast with several uses compilers make a dup (GCC 12, Clang 19), and of one
   // before a bfdot in any case, also in vbfdotq_laneq_f32. It would run on the pipes of the products.
   template <int kLane>
@@ -76,7 +76,7 @@ struct BFloat16Arithmetic {
                                          sum1);
   }
 
-#if HWY_ARCH_ARM_A64 && !HWY_COMPILER_MSVC
+#if HWY_TARGET_IS_NEON && HWY_ARCH_ARM_A64 && !HWY_COMPILER_MSVC
   template <int kLane>
   static LATHE_INLINE VF MulAddLane(VU a, VU b, VF acc) {
 #if HWY_NATIVE_DOT_BF16

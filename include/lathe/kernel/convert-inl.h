@@ -13,7 +13,8 @@ LATHE_INLINE VU RoundToBFloat16(VF v) {
 }
 
 // Highway emulates float16 where the hardware lacks it, and takes its NaN and infinities for numbers then.
-#if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2 && !defined(HWY_DISABLE_F16C)) || HWY_ARCH_ARM_A64
+#if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2 && !defined(HWY_DISABLE_F16C)) || \
+    (HWY_TARGET_IS_NEON && HWY_ARCH_ARM_A64)
 constexpr bool kNativeFloat16 = true;
 #else
 constexpr bool kNativeFloat16 = false;

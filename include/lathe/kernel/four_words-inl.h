@@ -3,7 +3,7 @@
 // Arm's products take one lane of a vector as that factor, so four words cost one load; x86's take a
 // broadcast from memory, so there they cost none of their own.
 
-#if HWY_ARCH_ARM_A64 && !HWY_COMPILER_MSVC
+#if HWY_TARGET_IS_NEON && HWY_ARCH_ARM_A64 && !HWY_COMPILER_MSVC
 
 class FourWords {
  public:
