@@ -16,46 +16,6 @@
 // A cell's arithmetic knows neither its place in the tile nor its neighbours: every step adds up the words
 // of a key in the same order, and the tree adds the lanes of each key in the same pairs.
 
-// The sink of scores (score-inl.h) that keeps a weighted sum over rows, here heads: in kLanes partial sums
-// for each token, `sums` [token][kLanes]. Rows past num_rows are left out by selection: their score is
-// 0 * NaN where the key is not finite.
-struct WeighRelu {
-  const float* weights;  // room for whole groups
-  int64_t num_rows;
-  float* sums;
-
-  template <int kTokens, int kVectors, int kWords>
-  LATHE_INLINE void Take(const VF (&acc)[kTokens][2], int64_t row) const {
-    if constexpr (kWords == 1) {
-      const F32 d;
-      LATHE_UNROLL
-      for (int t = 0; t < kTokens; ++t) {
-        const VF first = kVectors == 2 ? acc[t][0] : hn::Add(acc[t][0], acc[t][1]);
-        VF sum = Add(d, first, row, hn::Load(d, sums + t * kLanes));
-        if constexpr (kVectors == 2) sum = Add(d, acc[t][1], row + kLanes, sum);
-        hn::Store(sum, d, sums + t * kLanes);
-      }
-    } else {
-      const hn::CappedTag<float, static_cast<size_t>(kLanes / kWords)> d;
-      ForEachNarrow<kTokens, kWords>(acc, [&](int t, const float* scores) {
-        float* sum = sums + t * kLanes;
-        hn::StoreU(Add(d, hn::LoadU(d, scores), row, hn::LoadU(d, sum)), d, sum);
-      });
-    }
-  }
-
- private:
-  // sum + weights * max(0, scores) of the rows from `row` on.
-  template <class D>
-  LATHE_INLINE hn::Vec<D> Add(D d, hn::Vec<D> scores, int64_t row, hn::Vec<D> sum) const {
-    constexpr auto kCount = static_cast<int64_t>(HWY_MAX_LANES_D(D));
-    const int64_t left = (std::min)((std::max)(num_rows - row, int64_t{0}), kCount);
-    const auto relu = hn::IfThenZeroElse(hn::Lt(scores, hn::Zero(d)), scores);  // NaN stays
-    const auto with = hn::MulAdd(hn::LoadU(d, weights + row), relu, sum);
-    return hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(left)), with, sum);
-  }
-};
-
 // The sums over the lanes of kCount vectors, each in a lane of its own (kLanes / kCount lanes if fewer).
 template <int64_t kCount>
 LATHE_INLINE VF SumsOf(const float* vectors) {
@@ -68,9 +28,10 @@ LATHE_INLINE VF SumsOf(const float* vectors) {
 }
 
 // Scores of packed query rows, for whatever is to be done with them.
-template <class A>
+template <class Heads>
 class IndexerScorer {
  public:
+  using A = typename Heads::Arithmetic;
   using Element = typename A::Element;
   static constexpr int64_t kTile = kRegisters == 32 ? 64 : 48;
   static_assert(kTile <= kMaxTileKeys && kTile >= 2 * kLanes,
@@ -79,10 +40,10 @@ class IndexerScorer {
   // Carves the scratch of one worker; with a counting arena, measures it.
   IndexerScorer(Arena& arena, int64_t num_heads, int64_t width, int64_t max_rows)
       : num_heads_(num_heads),
-        padded_heads_(RoundUp(num_heads, kLanes)),
-        padded_width_(RowSource<A>::PaddedWidth(width)) {
+        padded_heads_(Heads::PaddedHeads(num_heads)),
+        padded_width_(RowSource<A>::PaddedWidth(width)),
+        heads_(arena, num_heads, width, max_rows, kTile) {
     const auto take = [&arena](int64_t n) { return arena.Take<float>(static_cast<size_t>(n)); };
-    q_ = arena.Take<uint32_t>(static_cast<size_t>(max_rows * PackedWords()));
     weights_ = take(max_rows * padded_heads_);
     staged_ = arena.Take<Element>(static_cast<size_t>(kTile * padded_width_));
     zeros_ = take(padded_width_);
@@ -96,15 +57,13 @@ class IndexerScorer {
   template <class RangeOf>
   void Pack(const IndexerCall& call, int64_t token, int64_t num_rows, const RowSource<A>& source,
             const RangeOf& range_of) {
-    words_ = source.words();
     num_rows_ = num_rows;
+    heads_.Start(source.words());
     for (int64_t r = 0; r < num_rows; ++r) {
       ranges_[r] = range_of(r);
       if (ranges_[r].begin >= ranges_[r].end) continue;
-      PackRows<A>(
-          num_heads_, padded_width_, words_, staged_,
-          [&](int64_t head, Element* to) { LoadQuery(call, token + r, head, to); },
-          q_ + r * PackedWords());
+      heads_.Pack(r, staged_,
+                  [&](int64_t head, Element* to) { LoadQuery(call, token + r, head, to); });
       const View<const float, 2>& weights = call.inputs.weights;
       const float* from = weights.data + (token + r) * weights.stride[0];
       float* to = weights_ + r * padded_heads_;
@@ -119,6 +78,7 @@ class IndexerScorer {
   template <class Emit>
   void Score(const IndexerCall& call, int64_t seq, const RowSource<A>& source, int64_t begin,
              int64_t end, const Emit& emit) {
+    [[maybe_unused]] const typename Heads::Session session;
     std::memset(zeros_, 0, static_cast<size_t>(padded_width_) * sizeof(float));
     KeyCursor cursor(call.keys, call.width, seq, kTile, reinterpret_cast<const std::byte*>(zeros_));
     cursor.Seek(begin, end);
@@ -138,8 +98,6 @@ class IndexerScorer {
  private:
   // Keys that sums have room for: steps and the tree take more than are left.
   static constexpr int64_t kSums = kTile + kScoreTokens + kLanes;
-
-  int64_t PackedWords() const { return padded_heads_ * padded_width_ / A::kWordElements; }
 
   void LoadQuery(const IndexerCall& call, int64_t token, int64_t head, Element* to) const {
     const In<3>& q = call.inputs.q;
@@ -167,32 +125,22 @@ class IndexerScorer {
       const bool is_first = !is_loaded;
       if (is_first) {
         source.Load(tile, next);
+        heads_.StartTile(tile);
         for (int64_t t = 0; t < tile.count; ++t) {
           scales_[t] = call.scale * source.RowScale(tile, t);
         }
         is_loaded = true;
       }
       const bool fetches = is_first && source.keys_in_place() && next.count > 0;
-      ScoreRow(r, tile.rows, fetches ? next.rows : nullptr, begin, end);
+      ScoreRow(r, fetches ? &next : nullptr, begin, end);
       emit(r, tile.begin + begin, end - begin, scores_);
     }
   }
 
-  // Logits of keys [begin, end) of a tile in scores_.
-  void ScoreRow(int64_t row, const std::byte* const* rows, const std::byte* const* next,
-                int64_t begin, int64_t end) {
-    const uint32_t* q = q_ + row * PackedWords();
+  // Logits of keys [begin, end) of the tile in scores_.
+  void ScoreRow(int64_t row, const KeyTile* next, int64_t begin, int64_t end) {
     const int64_t count = end - begin;
-    std::memset(sums_, 0, static_cast<size_t>(RoundUp(count, kLanes) * kLanes) * sizeof(float));
-    for (int64_t t = 0; t < count;) {
-      const bool is_short = count - t <= 2;
-      const auto score =
-          is_short ? ScoreStep<A, 2, WeighRelu> : ScoreStep<A, kScoreTokens, WeighRelu>;
-      const std::byte* const* ahead = next != nullptr ? next + begin + t : nullptr;
-      score(rows + begin + t, ahead, q, words_, num_heads_,
-            WeighRelu{weights_ + row * padded_heads_, num_heads_, sums_ + t * kLanes});
-      t += is_short ? 2 : kScoreTokens;
-    }
+    heads_.Weigh(row, begin, end, next, weights_ + row * padded_heads_, sums_);
     const F32 d;
     for (int64_t t = 0; t < count; t += kLanes) {
       const VF sums = SumsOf<kLanes>(sums_ + t * kLanes);
@@ -203,9 +151,8 @@ class IndexerScorer {
   int64_t num_heads_;
   int64_t padded_heads_;
   int64_t padded_width_;
-  int64_t words_ = 0;
+  Heads heads_;
   int64_t num_rows_ = 0;
-  uint32_t* q_;
   float* weights_;
   Element* staged_;
   float* zeros_;
@@ -246,12 +193,12 @@ LATHE_INLINE void FillRow(const IndexerCall& call, const IndexerTask& task, int6
   std::fill(row + last, row + end, kMinusInf);
 }
 
-template <class A>
+template <class Heads>
 void IndexLogits(const IndexerCall& call, const IndexerTask& task, void* scratch) {
   Arena arena(scratch);
-  IndexerScorer<A> scorer(arena, call.num_heads, call.width, task.num_rows);
+  IndexerScorer<Heads> scorer(arena, call.num_heads, call.width, task.num_rows);
   const int64_t token = task.token_begin + task.row_begin;
-  const RowSource<A> source = scorer.Source(call);
+  const auto source = scorer.Source(call);
   KeyRange seen{task.key_end, task.key_begin};
   scorer.Pack(call, token, task.num_rows, source, [&](int64_t r) {
     const KeyRange range =
@@ -274,9 +221,9 @@ void IndexLogits(const IndexerCall& call, const IndexerTask& task, void* scratch
   });
 }
 
-template <class A>
+template <class Heads>
 size_t IndexerScratchBytes(int64_t num_heads, int64_t width, int64_t max_rows) {
   Arena counting;
-  IndexerScorer<A> scorer(counting, num_heads, width, max_rows);
+  IndexerScorer<Heads> scorer(counting, num_heads, width, max_rows);
   return counting.bytes();
 }

@@ -48,7 +48,7 @@ inline void WriteUnscored(const IndexerTopkCall& call, const IndexerTask& task, 
   });
 }
 
-template <class A>
+template <class Heads>
 class IndexerSelector {
  public:
   IndexerSelector(Arena& arena, int64_t num_heads, int64_t width, int64_t max_rows,
@@ -64,7 +64,7 @@ class IndexerSelector {
     const IndexerCall& scores = call.scores;
     const int64_t k = call.options.k;
     const int64_t token = task.token_begin + task.row_begin;
-    const RowSource<A> source = scorer_.Source(scores);
+    const auto source = scorer_.Source(scores);
     bool has_scored = false;
     scorer_.Pack(scores, token, task.num_rows, source, [&](int64_t r) {
       rows_[r] = {all_.keys + r * stride_, all_.indices + r * stride_, 0,
@@ -96,27 +96,28 @@ class IndexerSelector {
   }
 
  private:
-  IndexerScorer<A> scorer_;
+  IndexerScorer<Heads> scorer_;
   int64_t stride_;
   TopkCandidates all_;
   TopkCandidates* rows_;
   int32_t* floors_;
 };
 
-template <class A>
+template <class Heads>
 void IndexTopk(const IndexerTopkCall& call, const IndexerTask& task, void* scratch,
                TopkCandidates* part) {
   Arena arena(scratch);
-  IndexerSelector<A> selector(arena, call.scores.num_heads, call.scores.width, task.num_rows,
-                              IndexerCandidates(call.max_keys, call.options.k));
+  IndexerSelector<Heads> selector(arena, call.scores.num_heads, call.scores.width, task.num_rows,
+                                  IndexerCandidates(call.max_keys, call.options.k));
   selector.Run(call, task, part);
 }
 
-template <class A>
+template <class Heads>
 size_t IndexerTopkScratchBytes(int64_t num_heads, int64_t width, int64_t max_rows, int64_t max_keys,
                                int64_t k) {
   Arena counting;
-  IndexerSelector<A> selector(counting, num_heads, width, max_rows, IndexerCandidates(max_keys, k));
+  IndexerSelector<Heads> selector(counting, num_heads, width, max_rows,
+                                  IndexerCandidates(max_keys, k));
   return counting.bytes();
 }
 

@@ -51,10 +51,15 @@ namespace hn = hwy::HWY_NAMESPACE;
 #if HWY_TARGET == LATHE_TILE_TARGET
 #include "lathe/kernel/transpose-inl.h"
 #include "lathe/kernel/tile_multiply-inl.h"
+#include "lathe/kernel/tile_scores-inl.h"
 #include "lathe/kernel/tile_engine-inl.h"
 #endif
 #include "lathe/kernel/epilogue-inl.h"
 #include "lathe/kernel/attend-inl.h"
+#include "lathe/kernel/indexer_heads-inl.h"
+#if HWY_TARGET == LATHE_TILE_TARGET
+#include "lathe/kernel/tile_heads-inl.h"
+#endif
 #include "lathe/kernel/indexer_logits-inl.h"
 #include "lathe/kernel/indexer_topk-inl.h"
 // clang-format on
@@ -66,10 +71,10 @@ constexpr void AddEngine(detail::KernelTable& table) {
   table.attend_scratch_bytes[kIndex] = AttendScratchBytes<Engine>;
   table.attend[kIndex] = Attend<Engine>;
   table.fold[kIndex] = Fold<A>;
-  table.indexer_scratch_bytes[kIndex] = IndexerScratchBytes<A>;
-  table.index_logits[kIndex] = IndexLogits<A>;
-  table.indexer_topk_scratch_bytes[kIndex] = IndexerTopkScratchBytes<A>;
-  table.index_topk[kIndex] = IndexTopk<A>;
+  table.indexer_scratch_bytes[kIndex] = IndexerScratchBytes<RegisterHeads<A>>;
+  table.index_logits[kIndex] = IndexLogits<RegisterHeads<A>>;
+  table.indexer_topk_scratch_bytes[kIndex] = IndexerTopkScratchBytes<RegisterHeads<A>>;
+  table.index_topk[kIndex] = IndexTopk<RegisterHeads<A>>;
 }
 
 constexpr detail::KernelTable MakeKernels() {
@@ -128,6 +133,53 @@ size_t AttendOnTilesScratchBytes(const detail::AttendShape& shape, int64_t max_r
   return bytes;
 }
 
+template <class Heads>
+struct HeadsTag {
+  using Type = Heads;
+};
+
+// f(HeadsTag<Heads>): an indexer's heads are what rows are to attention, so the same number of them decides.
+template <class Tile, class F>
+auto VisitHeads(int64_t num_heads, const F& f) {
+#if HWY_NATIVE_DOT_BF16
+  if (num_heads <= kMaxRegisterRows) return f(HeadsTag<RegisterHeads<BFloat16Arithmetic>>());
+#else
+  (void)num_heads;
+#endif
+  return f(HeadsTag<TileHeads<Tile>>());
+}
+
+template <class Tile>
+void IndexLogitsOnTiles(const IndexerCall& call, const IndexerTask& task, void* scratch) {
+  VisitHeads<Tile>(call.num_heads, [&](auto heads) {
+    IndexLogits<typename decltype(heads)::Type>(call, task, scratch);
+  });
+}
+
+template <class Tile>
+size_t IndexerOnTilesScratchBytes(int64_t num_heads, int64_t width, int64_t max_rows) {
+  return VisitHeads<Tile>(num_heads, [&](auto heads) {
+    return IndexerScratchBytes<typename decltype(heads)::Type>(num_heads, width, max_rows);
+  });
+}
+
+template <class Tile>
+void IndexTopkOnTiles(const IndexerTopkCall& call, const IndexerTask& task, void* scratch,
+                      TopkCandidates* part) {
+  VisitHeads<Tile>(call.scores.num_heads, [&](auto heads) {
+    IndexTopk<typename decltype(heads)::Type>(call, task, scratch, part);
+  });
+}
+
+template <class Tile>
+size_t IndexerTopkOnTilesScratchBytes(int64_t num_heads, int64_t width, int64_t max_rows,
+                                      int64_t max_keys, int64_t k) {
+  return VisitHeads<Tile>(num_heads, [&](auto heads) {
+    return IndexerTopkScratchBytes<typename decltype(heads)::Type>(num_heads, width, max_rows,
+                                                                   max_keys, k);
+  });
+}
+
 // The kernels of this target, with bf16 products on tiles.
 constexpr detail::KernelTable MakeTileKernels() {
   detail::KernelTable table = MakeKernels();
@@ -136,6 +188,10 @@ constexpr detail::KernelTable MakeTileKernels() {
   table.attend_scratch_bytes[kIndex] = AttendOnTilesScratchBytes<LATHE_TILE>;
   table.attend[kIndex] = AttendOnTiles<LATHE_TILE>;
   table.fold[kIndex] = Fold<BFloat16Arithmetic>;
+  table.indexer_scratch_bytes[kIndex] = IndexerOnTilesScratchBytes<LATHE_TILE>;
+  table.index_logits[kIndex] = IndexLogitsOnTiles<LATHE_TILE>;
+  table.indexer_topk_scratch_bytes[kIndex] = IndexerTopkOnTilesScratchBytes<LATHE_TILE>;
+  table.index_topk[kIndex] = IndexTopkOnTiles<LATHE_TILE>;
   return table;
 }
 

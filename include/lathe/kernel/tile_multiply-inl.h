@@ -22,6 +22,16 @@ struct TileRun {
   int64_t stride;
 };
 
+// Tiles belong to a thread and hold nothing between tasks: what a caller or another library has
+// set up is neither used nor, by design of the instruction set, kept. On return there are none.
+template <class Tile>
+struct TileSession {
+  TileSession() { Tile::Configure(arch::kWholeTiles); }
+  ~TileSession() { Tile::Release(); }
+  TileSession(const TileSession&) = delete;
+  TileSession& operator=(const TileSession&) = delete;
+};
+
 // f(0), ..., f(kN - 1), as compile-time constants.
 template <int kN, class F>
 LATHE_INLINE void ForEachIndex(const F& f) {
@@ -34,6 +44,14 @@ LATHE_INLINE void ForEachIndex(const F& f) {
 // Lines of the next keys, to be fetched a few at a time while tiles are multiplied: loads of tiles need the same
 // miss buffers, and wait where a burst of prefetches holds them (twice as long for the scores of 128 rows).
 struct LineFetcher {
+  LineFetcher() = default;
+  // Of `count` rows, in `steps` steps.
+  LineFetcher(const std::byte* const* rows, int64_t count, int64_t bytes, int64_t steps)
+      : row(rows),
+        end(rows + count),
+        row_bytes(bytes),
+        lines_per_step((count * ((bytes + 63) / 64) + steps - 1) / steps) {}
+
   const std::byte* const* row = nullptr;
   const std::byte* const* end = nullptr;
   int64_t row_bytes = 0;
