@@ -7,6 +7,11 @@ set(CMAKE_SYSTEM_PROCESSOR aarch64)
 if(NOT CMAKE_CXX_COMPILER)
   set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
 endif()
+if(NOT CMAKE_C_COMPILER)
+  set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
+endif()
+# This machine's own libraries are for another processor.
+set(CMAKE_FIND_USE_CMAKE_SYSTEM_PATH OFF)
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 find_program(LATHE_QEMU NAMES qemu-aarch64 qemu-aarch64-static)
 set(CMAKE_CROSSCOMPILING_EMULATOR "${LATHE_QEMU};-cpu;max;-L;/usr/aarch64-linux-gnu" CACHE STRING
