@@ -72,13 +72,16 @@ void DecodeRecord(Fp8Ds4, const std::byte* record, const std::byte* side, int64_
              F::kWidth - F::kQuantized);
 }
 
-inline void EncodeRecord(Fp8Ds4, const TokenRow& token, const ScaleRule&, std::byte* record,
-                         std::byte* side) {
+inline auto AmaxOf(Fp8Ds4, const TokenRow& token) {
+  return FiniteAmax<Fp8Ds4::kTile, Fp8Ds4::kTiles>(token);
+}
+
+inline void EncodeRecord(Fp8Ds4, const TokenRow& token, const TileAmax<Fp8Ds4::kTiles>& amax,
+                         const ScaleRule&, std::byte* record, std::byte* side) {
   using F = Fp8Ds4;
-  EncodePowerOfTwoTiles<F::kTile, F::kTiles>(token, record, side);
+  EncodePowerOfTwoTiles<F::kTile>(token, amax, record, side);
   side[F::kTiles] = std::byte{0};
-  token.Load(F::kQuantized, F::kWidth - F::kQuantized,
-             reinterpret_cast<bfloat16*>(record + F::kQuantized));
+  token.Round<F::kWidth - F::kQuantized>(F::kQuantized, record + F::kQuantized);
 }
 
 template <class Element>

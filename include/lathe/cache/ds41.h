@@ -82,10 +82,14 @@ void DecodeRecord(Ds41Fp8, const std::byte* record, const std::byte*, int64_t, E
   DecodeCodes<float8_e4m3fn>(record, F::kWidth, TileScales<F::kTile, true>{scales}, row);
 }
 
-inline void EncodeRecord(Ds41Fp8, const TokenRow& token, const ScaleRule&, std::byte* record,
-                         std::byte*) {
+inline auto AmaxOf(Ds41Fp8, const TokenRow& token) {
+  return FiniteAmax<Ds41Fp8::kTile, Ds41Fp8::kTiles>(token);
+}
+
+inline void EncodeRecord(Ds41Fp8, const TokenRow& token, const TileAmax<Ds41Fp8::kTiles>& amax,
+                         const ScaleRule&, std::byte* record, std::byte*) {
   using F = Ds41Fp8;
-  EncodePowerOfTwoTiles<F::kTile, F::kTiles>(token, record, record + F::kWidth);
+  EncodePowerOfTwoTiles<F::kTile>(token, amax, record, record + F::kWidth);
 }
 
 template <class Element>
@@ -96,11 +100,15 @@ void DecodeRecord(Ds41Fp4, const std::byte* record, const std::byte*, int64_t, E
   DecodeCodes<float4_e2m1>(record, F::kWidth, TileScales<F::kTile, true>{scales}, row);
 }
 
-inline void EncodeRecord(Ds41Fp4, const TokenRow& token, const ScaleRule&, std::byte* record,
-                         std::byte*) {
+inline auto AmaxOf(Ds41Fp4, const TokenRow& token) {
+  return AnyAmax<Ds41Fp4::kTile, Ds41Fp4::kTiles>(token);
+}
+
+inline void EncodeRecord(Ds41Fp4, const TokenRow& token, const TileAmax<Ds41Fp4::kTiles>& amax,
+                         const ScaleRule&, std::byte* record, std::byte*) {
   using F = Ds41Fp4;
   float8_e4m3fn scales[F::kTiles];
-  EncodeNvfp4Tiles<F::kTiles>(token, record, scales);
+  EncodeNvfp4Tiles(token, amax, record, scales);
   std::memcpy(record + F::kScales, scales, sizeof(scales));
 }
 

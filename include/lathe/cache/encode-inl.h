@@ -1,108 +1,162 @@
 // SPDX-License-Identifier: Apache-2.0
 // Columns into codes of 4 and 8 bits, bit for bit as the scalar codecs of base/types.h, whatever flushes.
 //
-//   source           scale                    quotient                       encoded in lanes of
-//   bfloat16         a power of two           a difference of exponents      16 bits
-//   any              a power of two           a product                      32 bits
-//   any              a tile's                 Correct: a product, corrected  32 bits
-//   any              any                      a division                     32 bits
-
-// The exponent field of the least float that is a normal code, and where codes lie in the mantissas
-// of numbers whose last place is the least code: adding such an anchor rounds to subnormal codes.
-// float's own subnormals are nothing beside it, flushed or not.
-template <class Code>
-constexpr int kLeastNormal = detail::kFloatBias - detail::FormatOf<Code>::kExponentBias + 1;
-
-LATHE_INLINE constexpr uint32_t AnchorBits(int least_normal, int dropped_bits) {
-  return static_cast<uint32_t>(least_normal + dropped_bits) << detail::kFloatMantissaBits;
-}
-
-// Normal codes of the numbers that lie `distance` above the least of them, in units of the last place
-// of a type that has kDropped mantissa bits more. To nearest even; a carry out of the mantissa
-// reaches the exponent field by itself.
-template <class Code, int kDropped, class D>
-LATHE_INLINE hn::Vec<D> NormalCodes(D d, hn::Vec<D> distance) {
-  using T = hn::TFromD<D>;
-  constexpr T kLeastCode = T{1} << (detail::FormatOf<Code>::kNumMantissaBits + kDropped);
-  constexpr T kHalf = T{1} << (kDropped - 1);
-  const auto is_odd = hn::TestBit(distance, hn::Set(d, static_cast<T>(T{1} << kDropped)));
-  const auto up = hn::Add(distance, hn::Set(d, static_cast<T>(kLeastCode + kHalf)));
-  const auto down = hn::Add(distance, hn::Set(d, static_cast<T>(kLeastCode + kHalf - 1)));
-  return hn::ShiftRight<kDropped>(hn::IfThenElse(is_odd, up, down));
-}
-
-// The largest of these distances; what lies less than half of the last place beyond is still rounded
-// to it, as an amax divided by its scale may be.
-template <class Code, int kDropped>
-constexpr uint32_t kLargestDistance =
-    ((detail::FormatOf<Code>::kLargest - (1u << detail::FormatOf<Code>::kNumMantissaBits))
-     << kDropped) +
-    (1u << (kDropped - 1)) - 1;
-
-// A code with the sign of `bits`, the type's sign being kShift above the code's.
-template <class Code, int kShift, class D>
-LATHE_INLINE hn::Vec<D> WithSign(D d, hn::Vec<D> code, hn::Vec<D> bits) {
-  using F = detail::FormatOf<Code>;
-  using T = hn::TFromD<D>;
-  auto sign = hn::ShiftRight<kShift>(bits);
-  if constexpr (F::kNanReplacesNegativeZero) {
-    sign = hn::IfThenZeroElse(hn::Eq(code, hn::Zero(d)), sign);
-  }
-  return hn::OrAnd(code, sign, hn::Set(d, static_cast<T>(F::kSign)));
-}
-
-// Floats as codes without signs, in the low byte of each lane. Variable shifts for subnormal codes, as
-// in the scalar codec, lost: 1.6 times the operations.
-template <class Code>
-LATHE_INLINE VU EncodeMagnitudes(VF x) {
-  using F = detail::FormatOf<Code>;
-  constexpr int kLeast = kLeastNormal<Code>;
-  const U32 du;
-  const I32 di;
-  const F32 df;
-  const auto magnitude = hn::BitCast(di, hn::Abs(x));
-  const auto least = hn::Set(di, kLeast << detail::kFloatMantissaBits);
-  const auto normal = hn::BitCast(
-      di, NormalCodes<Code, F::kDroppedBits>(du, hn::BitCast(du, hn::Sub(magnitude, least))));
-  const auto anchor = hn::Set(di, static_cast<int32_t>(AnchorBits(kLeast, F::kDroppedBits)));
-  const auto sum = hn::Add(hn::BitCast(df, magnitude), hn::BitCast(df, anchor));
-  const auto subnormal = hn::Sub(hn::BitCast(di, sum), anchor);
-  auto code = hn::IfThenElse(hn::Lt(magnitude, least), subnormal, normal);
-  code = hn::Min(code, hn::Set(di, static_cast<int32_t>(F::kLargest)));
-  if constexpr (F::kNanCode != F::kLargest) {
-    const auto is_nan =
-        hn::Gt(magnitude, hn::Set(di, static_cast<int32_t>(detail::kFloatInfinity)));
-    code = hn::IfThenElse(is_nan, hn::Set(di, static_cast<int32_t>(F::kNanCode)), code);
-  }
-  return hn::BitCast(du, code);
-}
+//   source    | x0 | x1 | ...     two vectors of columns
+//   quotients | q0 | q1 | ...     bfloat16: x itself if it is that and the scale a power of two, else
+//                                 x / scale, rounded to odd
+//   codes     | c0 | c1 | ...     16 bits each, then packed, then given the signs
+//
+// Rounding to odd (inexact: the neighbour whose last bit is 1) keeps on which side of a midpoint of
+// codes a number lies, so the second rounding is right, and everything that narrows is written once.
 
 #if HWY_TARGET != HWY_SCALAR
 
 using U16x2 = hn::Repartition<uint16_t, F32>;  // two columns in place of a float
 using I16x2 = hn::RebindToSigned<U16x2>;
+using U8x4 = hn::Repartition<uint8_t, F32>;
 using V16 = hn::Vec<U16x2>;
-constexpr int64_t kColumns = 2 * kLanes;  // that are encoded at once
+constexpr int64_t kHalfColumns = 2 * kLanes;
+constexpr int64_t kColumns = 2 * kHalfColumns;  // that are encoded at once: a vector of bytes
 
-// The same for two vectors that seldom hold anything but normal codes.
+// Of a code: its bits that bfloat16 has more, and the least code that is not subnormal.
 template <class Code>
-LATHE_INLINE void EncodeNormals(VF x, VF y, VU& x_codes, VU& y_codes) {
-  constexpr int kDropped = detail::FormatOf<Code>::kDroppedBits;
+constexpr int kDropped = 7 - detail::FormatOf<Code>::kNumMantissaBits;
+template <class Code>
+constexpr uint32_t kLeastCode = 1u << detail::FormatOf<Code>::kNumMantissaBits;
+
+// A power of two as scale is given by its origin: the bfloat16 that becomes the least normal code, less
+// what rounding adds. `field`: the exponent field that the scale has as a float.
+template <class Code>
+constexpr uint32_t kHalfLess1 = (1u << (kDropped<Code> - 1)) - 1;
+template <class Code>
+constexpr uint32_t OriginOf(uint32_t field) {
+  return ((field + 1 - static_cast<uint32_t>(detail::FormatOf<Code>::kExponentBias)) << 7) -
+         kHalfLess1<Code>;
+}
+
+// Bits above the origin, rounded to nearest even in units of 2^kDropped: codes less the least normal
+// one. A carry out of the mantissa reaches the exponent field by itself.
+template <class Code>
+LATHE_INLINE V16 RoundedAbove(V16 origin, V16 bits) {
+  const U16x2 d;
+  const auto is_odd = hn::TestBit(bits, hn::Set(d, uint16_t{1u << kDropped<Code>}));
+  const V16 sum = hn::Sub(bits, origin);
+  return hn::MaskedAddOr(sum, is_odd, sum, hn::Set(d, uint16_t{1}));
+}
+
+// Subnormal codes less the least normal one, in the low bytes: added to a float whose last place is
+// the least code, a number is rounded to that. float's own subnormals are nothing beside it, flushed
+// or not.
+template <class Code>
+LATHE_INLINE V16 SubnormalCodes(V16 origin, V16 magnitude) {
+  const U16x2 d;
   const U32 du;
-  const VU least = hn::Set(du, uint32_t{kLeastNormal<Code>} << detail::kFloatMantissaBits);
-  const VU largest = hn::Set(du, kLargestDistance<Code, kDropped>);
-  const VU x_distance = hn::Sub(hn::BitCast(du, hn::Abs(x)), least);
-  const VU y_distance = hn::Sub(hn::BitCast(du, hn::Abs(y)), least);
-  x_codes = NormalCodes<Code, kDropped>(du, x_distance);
-  y_codes = NormalCodes<Code, kDropped>(du, y_distance);
-  const auto is_other = hn::Or(hn::Gt(x_distance, largest), hn::Gt(y_distance, largest));
-  if (HWY_UNLIKELY(!hn::AllFalse(du, is_other))) {
-    x_codes = EncodeMagnitudes<Code>(x);
-    y_codes = EncodeMagnitudes<Code>(y);
+  const F32 df;
+  constexpr uint32_t kAnchor =
+      (kHalfLess1<Code> << 16) +
+      (uint32_t{detail::FormatOf<Code>::kDroppedBits} << detail::kFloatMantissaBits) +
+      (256 - kLeastCode<Code>);
+  const VU least = hn::ShiftLeft<16>(hn::BitCast(du, origin));
+  const VF anchor = hn::BitCast(df, hn::Add(least, hn::Set(du, kAnchor)));
+  const VU pairs = hn::BitCast(du, magnitude);
+  const VF even = hn::BitCast(df, hn::ShiftLeft<16>(pairs));
+  const VF odd = hn::BitCast(df, hn::And(pairs, hn::Set(du, 0xFFFF0000u)));
+  const VU odd_sum = hn::ShiftLeft<16>(hn::BitCast(du, hn::Add(odd, anchor)));
+  return hn::OddEven(hn::BitCast(d, odd_sum), hn::BitCast(d, hn::Add(even, anchor)));
+}
+
+// Codes of any numbers less the least normal one, in the low bytes, without signs.
+template <class Code>
+LATHE_INLINE void EncodeAny(const V16 (&origins)[2], const V16 (&bits)[2], V16 (&codes)[2]) {
+  using F = detail::FormatOf<Code>;
+  const U16x2 d;
+  const I16x2 di;
+  constexpr uint32_t kLeast = kLeastCode<Code>;
+  constexpr uint32_t kLimit = ((F::kLargest - kLeast + 1) << kDropped<Code>)-1;
+  const auto limit = hn::Set(di, int16_t{kLimit});
+  V16 magnitudes[2];
+  hn::Vec<I16x2> rounded[2];
+  LATHE_UNROLL
+  for (int i = 0; i < 2; ++i) {
+    magnitudes[i] = hn::And(bits[i], hn::Set(d, uint16_t{0x7FFF}));
+    const V16 above = RoundedAbove<Code>(origins[i], magnitudes[i]);
+    rounded[i] = hn::BitCast(di, above);
+    const V16 is_small = hn::BitCast(d, hn::BroadcastSignBit(rounded[i]));
+    codes[i] = hn::IfVecThenElse(is_small, SubnormalCodes<Code>(origins[i], magnitudes[i]),
+                                 hn::ShiftRight<kDropped<Code>>(above));
+  }
+  if (HWY_LIKELY(hn::AllFalse(di, hn::Gt(hn::Max(rounded[0], rounded[1]), limit)))) return;
+  for (int i = 0; i < 2; ++i) {
+    const auto is_large = hn::RebindMask(d, hn::Gt(rounded[i], limit));
+    const auto is_nan = hn::Gt(magnitudes[i], hn::Set(d, uint16_t{0x7F80}));
+    const auto nan_code = hn::Set(d, static_cast<uint16_t>(F::kNanCode - kLeast));
+    const auto largest = hn::Set(d, static_cast<uint16_t>(F::kLargest - kLeast));
+    codes[i] = hn::IfThenElse(is_large, hn::IfThenElse(is_nan, nan_code, largest), codes[i]);
   }
 }
 
-// Quotients x / scale of lanes that stand for kEach columns each, from column c on.
+// The same of numbers that are seldom anything but normal codes, and large only if they are NaN.
+template <class Code>
+LATHE_INLINE void EncodeFitting(const V16 (&origins)[2], const V16 (&bits)[2], V16 (&codes)[2]) {
+  const U16x2 d;
+  constexpr uint32_t kInside = (detail::FormatOf<Code>::kSign << kDropped<Code>)-1;
+  const V16 first = RoundedAbove<Code>(origins[0], bits[0]);
+  const V16 second = RoundedAbove<Code>(origins[1], bits[1]);
+  codes[0] = hn::ShiftRight<kDropped<Code>>(first);
+  codes[1] = hn::ShiftRight<kDropped<Code>>(second);
+  const V16 outside =
+      hn::And(hn::Or(first, second), hn::Set(d, static_cast<uint16_t>(0x7FFF - kInside)));
+  if (HWY_UNLIKELY(!hn::AllTrue(d, hn::Eq(outside, hn::Zero(d))))) {
+    EncodeAny<Code>(origins, bits, codes);
+  }
+}
+
+// Whether a branch may decide if there are other than normal codes. Where a scale does not fit they come
+// often enough not to be foreseen (fp8_e4m3 of normal numbers by 1: twice the time), and e2m1
+// has few codes that are not subnormal.
+template <class Code, bool kFits>
+constexpr bool kIsSeldomSubnormal = kFits&& std::is_same_v<Code, float8_e4m3fn>;
+
+// A vector of codes from numbers by their origins. kFits: the scales fit their tiles.
+template <class Code, bool kFits>
+LATHE_INLINE hn::Vec<U8x4> EncodeColumns(const V16 (&origins)[2], const V16 (&bits)[2]) {
+  using F = detail::FormatOf<Code>;
+  const U8x4 d;
+  V16 codes[2];
+  if constexpr (kIsSeldomSubnormal<Code, kFits>) {
+    EncodeFitting<Code>(origins, bits, codes);
+  } else {
+    EncodeAny<Code>(origins, bits, codes);
+  }
+  const auto code = hn::ConcatEven(d, hn::BitCast(d, codes[1]), hn::BitCast(d, codes[0]));
+  auto sign = hn::ConcatOdd(d, hn::BitCast(d, bits[1]), hn::BitCast(d, bits[0]));
+  if constexpr (F::kSign == 0x08) {
+    sign = hn::BitCast(d, hn::ShiftRight<4>(hn::BitCast(U16x2(), sign)));
+  }
+  const auto least = hn::Set(d, static_cast<uint8_t>(kLeastCode<Code>));
+  const auto mask = hn::Set(d, static_cast<uint8_t>(F::kSign));
+  if constexpr (F::kNanReplacesNegativeZero) {
+    const auto magnitude = hn::Add(code, least);
+    return hn::OrAnd(magnitude, hn::IfThenZeroElse(hn::Eq(magnitude, hn::Zero(d)), sign), mask);
+  } else {
+    return hn::Add(code, hn::OrAnd(least, sign, mask));
+  }
+}
+
+// Codes, a byte each or two to a byte, the even column in the low nibble.
+template <bool kPacked>
+LATHE_INLINE void StoreCodes(hn::Vec<U8x4> codes, std::byte* to) {
+  auto* bytes = reinterpret_cast<uint8_t*>(to);
+  if constexpr (kPacked) {
+    const hn::Rebind<uint8_t, U16x2> dhalf;
+    const V16 pairs = hn::BitCast(U16x2(), codes);
+    hn::StoreU(hn::TruncateTo(dhalf, hn::Or(pairs, hn::ShiftRight<4>(pairs))), dhalf, bytes);
+  } else {
+    hn::StoreU(codes, U8x4(), bytes);
+  }
+}
+
+// Quotients of lanes that stand for kEach columns each, from column c on.
 template <class Scales>
 struct Multiply {  // for exact inverses
   Scales inverses;
@@ -121,145 +175,44 @@ struct Divide {
   }
 };
 
-// Not quite the correctly rounded quotient, but one that has the same code, or NaN. The product with the
-// rounded inverse is less than 3 units in the last place off, and one fused correction leaves less
-// than 2^-22 units before the last rounding. That could change a code only if the quotient were
-// that near to a number half a unit from a midpoint m / 16 of two codes:
-//   |X * 2^24 - S * (m * 2^20 +- 1)| <= 6        X, S: the 24 bits of x and of scale
-// Modulo 2^20 it follows that S = k * 2^20 + c, |c| <= 6, and then, modulo 2^24, that c is not 0.
+// Not quite the correctly rounded quotient, but one that has the same code. 1 / scale is a sum of two
+// floats, so that less than 2^-44 of the quotient is wrong before the only rounding that matters. It
+// could change a code only if the quotient were that near to a number half a unit in the last place
+// from a midpoint m / 16 of two codes:
+//   |X * 2^24 - S * (m * 2^20 +- 1)| <= 16       X, S: the 24 bits of x and of scale
+// Modulo 2^20 it follows that S = k * 2^20 + c, |c| <= 16, and then, modulo 2^24, that c is not 0.
 template <class Scales>
 struct Correct {
-  Scales scales, inverses;
+  Scales upper, lower;
   template <int64_t kEach>
   LATHE_INLINE VF At(int64_t c, VF x) const {
-    const VF inverse = inverses.template Lanes<kEach>(c);
-    const VF q = hn::Mul(x, inverse);
-    return hn::MulAdd(hn::NegMulAdd(q, scales.template Lanes<kEach>(c), x), inverse, q);
+    return hn::MulAdd(x, upper.template Lanes<kEach>(c),
+                      hn::Mul(x, lower.template Lanes<kEach>(c)));
   }
 };
 
-// Whether it may be used, for x up to 2^20 * scale. The remainder of a quotient from half of the
-// least code on is no float subnormal with such scales.
-LATHE_INLINE bool IsCorrect(float scale) {
-  const uint32_t low = detail::BitsOf(scale) & 0xFFFFFu;
-  return HWY_NATIVE_FMA && scale >= 0x1p-60f && scale <= 0x1p100f &&
-         (low == 0 || (low > 32 && low < 0x100000u - 32));
-}
-
-// Whether a branch may decide if there are other than normal codes. Where a scale does not fit they come
-// often enough not to be foreseen (fp8_e4m3 of normal numbers by 1: 160 ns a row in place of 76), and e2m1
-// has few codes that are not subnormal.
-template <class Code, bool kFits>
-constexpr bool kIsSeldomSubnormal = kFits&& detail::FormatOf<Code>::kNumMantissaBits > 1;
-
-// The codes of kColumns columns from c on, in lanes of 16 bits. kFits: the scales fit their tiles.
-template <class Code, bool kFits>
-LATHE_INLINE void EncodePair(VF x, VF y, VU& x_codes, VU& y_codes) {
-  if constexpr (kIsSeldomSubnormal<Code, kFits>) {
-    EncodeNormals<Code>(x, y, x_codes, y_codes);
-  } else {
-    x_codes = EncodeMagnitudes<Code>(x);
-    y_codes = EncodeMagnitudes<Code>(y);
-  }
-}
-
-template <class Code, bool kFits, class Quotient>
-LATHE_INLINE V16 EncodeColumns(const float* x, int64_t c, const Quotient& quotient) {
-  const U32 du;
-  const VF first = LoadFloats(x + c), second = LoadFloats(x + c + kLanes);
-  VU first_codes, second_codes;
-  EncodePair<Code, kFits>(quotient.template At<1>(c, first),
-                          quotient.template At<1>(c + kLanes, second), first_codes, second_codes);
-  constexpr int kShift = detail::FormatOf<Code>::kSign == 0x80 ? 24 : 28;
-  return hn::OrderedTruncate2To(U16x2(),
-                                WithSign<Code, kShift>(du, first_codes, hn::BitCast(du, first)),
-                                WithSign<Code, kShift>(du, second_codes, hn::BitCast(du, second)));
-}
-
-// Even and odd columns of bfloat16 need no widening.
-template <class Code, bool kFits, class Quotient>
-LATHE_INLINE V16 EncodeColumns(const bfloat16* x, int64_t c, const Quotient& quotient) {
+// The two for Correct. `upper` is below the inverse so that `lower` is positive: zeros keep their signs
+// and infinities do not become NaN.
+LATHE_INLINE void Invert(VF scale, VF& upper, VF& lower) {
   const U32 du;
   const F32 df;
-  const U16x2 d16;
-  const V16 columns = hn::LoadU(d16, &x[c].bits);
-  const VU pairs = hn::BitCast(du, columns);
-  const VF even = hn::BitCast(df, hn::ShiftLeft<16>(pairs));
-  const VF odd = hn::BitCast(df, hn::And(pairs, hn::Set(du, 0xFFFF0000u)));
-  VU even_codes, odd_codes;
-  EncodePair<Code, kFits>(quotient.template At<2>(c, even), quotient.template At<2>(c, odd),
-                          even_codes, odd_codes);
-  constexpr int kShift = detail::FormatOf<Code>::kSign == 0x80 ? 8 : 12;
-  return WithSign<Code, kShift>(
-      d16, hn::BitCast(d16, hn::Or(even_codes, hn::ShiftLeft<16>(odd_codes))), columns);
+  const VF one = hn::Set(df, 1.0f);
+  const VF inverse = hn::Div(one, scale);
+  upper = hn::BitCast(df, hn::Sub(hn::BitCast(du, inverse), hn::Set(du, 1u)));
+  lower = hn::Mul(hn::NegMulAdd(upper, scale, one), inverse);
 }
 
-// Powers of two for bfloat16 numbers: those and their codes fit in lanes of 16 bits, and dividing is
-// subtracting. Each is given by the bfloat16 that it makes the least normal code, whose exponent field
-// is 3 or more and that of its anchor below 255.
-template <int64_t kTile>
-struct PowersOfTwo {
-  const uint32_t* least;
-};
-
-template <class Code, bool kFits, int64_t kTile>
-LATHE_INLINE V16 EncodeColumns(const bfloat16* x, int64_t c, const PowersOfTwo<kTile>& scales) {
-  using F = detail::FormatOf<Code>;
-  static_assert(kTile % kColumns == 0);
-  constexpr int kDropped = 7 - F::kNumMantissaBits;
-  const U16x2 d;
-  const I16x2 di;
-  const uint32_t least = scales.least[c / kTile];
-  const V16 bits = hn::LoadU(d, &x[c].bits);
-  const V16 magnitude = hn::And(bits, hn::Set(d, uint16_t{0x7FFF}));
-  const V16 distance = hn::Sub(magnitude, hn::Set(d, static_cast<uint16_t>(least)));
-  V16 code = NormalCodes<Code, kDropped>(d, distance);
-  constexpr auto kLargest = static_cast<uint16_t>(kLargestDistance<Code, kDropped>);
-  const auto is_other = hn::Gt(distance, hn::Set(d, kLargest));
-  if (!kIsSeldomSubnormal<Code, kFits> || HWY_UNLIKELY(!hn::AllFalse(d, is_other))) {
-    const U32 du;
-    const F32 df;
-    const VF anchor =
-        hn::BitCast(df, hn::Set(du, AnchorBits(static_cast<int>(least >> 7), F::kDroppedBits)));
-    const VU pairs = hn::BitCast(du, magnitude);
-    const VF even = hn::Add(hn::BitCast(df, hn::ShiftLeft<16>(pairs)), anchor);
-    const VF odd = hn::Add(hn::BitCast(df, hn::And(pairs, hn::Set(du, 0xFFFF0000u))), anchor);
-    const VU sums = hn::OrAnd(hn::ShiftLeft<16>(hn::BitCast(du, odd)), hn::BitCast(du, even),
-                              hn::Set(du, 0xFFFFu));
-    const auto large = hn::Min(hn::BitCast(di, code), hn::Set(di, int16_t{F::kLargest}));
-    const auto is_small = hn::Lt(hn::BitCast(di, distance), hn::Zero(di));
-    const auto is_nan = hn::Gt(hn::BitCast(di, magnitude), hn::Set(di, int16_t{0x7F80}));
-    code = hn::IfThenElse(hn::RebindMask(d, is_small), hn::BitCast(d, sums), hn::BitCast(d, large));
-    code = hn::IfThenElse(hn::RebindMask(d, is_nan), hn::Set(d, uint16_t{F::kNanCode}), code);
-  }
-  return WithSign < Code, F::kSign == 0x80 ? 8 : 12 > (d, code, bits);
-}
-
-// Codes, a byte each or two to a byte, the even column in the low nibble.
-template <bool kPacked>
-LATHE_INLINE void StoreCodes(V16 codes, int64_t column, std::byte* to) {
-  auto* bytes = reinterpret_cast<uint8_t*>(to);
-  if constexpr (kPacked) {
-    const U32 du;
-    const hn::Rebind<uint8_t, U32> d8;
-    const VU pairs = hn::BitCast(du, codes);
-    hn::StoreU(hn::TruncateTo(d8, hn::Or(pairs, hn::ShiftRight<12>(pairs))), d8,
-               bytes + column / 2);
-  } else {
-    const hn::Rebind<uint8_t, U16x2> d8;
-    hn::StoreU(hn::TruncateTo(d8, codes), d8, bytes + column);
-  }
-}
-
-// Whole vectors; returns the column after the last one.
-template <class Code, bool kPacked, bool kFits, class From, class Quotient>
-LATHE_INLINE int64_t EncodeVectors(const From* HWY_RESTRICT x, int64_t n, const Quotient& quotient,
-                                   std::byte* HWY_RESTRICT codes) {
-  const int64_t end = n / kColumns * kColumns;
-  for (int64_t c = 0; c < end; c += kColumns) {
-    StoreCodes<kPacked>(EncodeColumns<Code, kFits>(x, c, quotient), c, codes);
-  }
-  return end;
+// Whether they may be used, for all of these scales; within these bounds nothing that matters is
+// a float subnormal.
+LATHE_INLINE bool AreCorrect(VF scales) {
+  const U32 du;
+  constexpr uint32_t kLeast = detail::BitsOf(0x1p-60f), kLargest = detail::BitsOf(0x1p75f);
+  const VU bits = hn::BitCast(du, scales);
+  const VU low = hn::And(bits, hn::Set(du, 0xFFFFFu));
+  const auto is_even = hn::Eq(low, hn::Zero(du));
+  const auto is_far = hn::Lt(hn::Sub(low, hn::Set(du, 33u)), hn::Set(du, 0x100000u - 65));
+  const auto is_usual = hn::Le(hn::Sub(bits, hn::Set(du, kLeast)), hn::Set(du, kLargest - kLeast));
+  return HWY_NATIVE_FMA && hn::AllTrue(du, hn::And(is_usual, hn::Or(is_even, is_far)));
 }
 
 // The same scale everywhere.
@@ -270,5 +223,81 @@ struct OneScale {
     return lanes;
   }
 };
+
+// No division of bfloat16 numbers, but origins as above: one everywhere, or in both halves of origins[i]
+// that of tile i.
+struct PowerOfTwo {
+  V16 origin;
+};
+template <int64_t kTile>
+struct PowersOfTwo {
+  const uint32_t* origins;
+};
+
+LATHE_INLINE V16 RoundToOdd(V16 upper, V16 lower) {
+  return hn::Or(upper, hn::Min(lower, hn::Set(U16x2(), uint16_t{1})));
+}
+
+// kHalfColumns quotients as bfloat16.
+template <class Quotient>
+LATHE_INLINE V16 QuotientsAt(const float* x, int64_t c, const Quotient& quotient) {
+  const U16x2 d;
+  const V16 first = hn::BitCast(d, quotient.template At<1>(c, LoadFloats(x + c)));
+  const V16 second =
+      hn::BitCast(d, quotient.template At<1>(c + kLanes, LoadFloats(x + c + kLanes)));
+  return RoundToOdd(hn::ConcatOdd(d, second, first), hn::ConcatEven(d, second, first));
+}
+
+// Even and odd columns of bfloat16 need no widening.
+template <class Quotient>
+LATHE_INLINE V16 QuotientsAt(const bfloat16* x, int64_t c, const Quotient& quotient) {
+  const U16x2 d;
+  const U32 du;
+  const F32 df;
+  const VU pairs = hn::BitCast(du, hn::LoadU(d, &x[c].bits));
+  const VF even = hn::BitCast(df, hn::ShiftLeft<16>(pairs));
+  const VF odd = hn::BitCast(df, hn::And(pairs, hn::Set(du, 0xFFFF0000u)));
+  const VU first = hn::BitCast(du, quotient.template At<2>(c, even));
+  const VU second = hn::BitCast(du, quotient.template At<2>(c, odd));
+  return RoundToOdd(hn::OddEven(hn::BitCast(d, second), hn::BitCast(d, hn::ShiftRight<16>(first))),
+                    hn::OddEven(hn::BitCast(d, hn::ShiftLeft<16>(second)), hn::BitCast(d, first)));
+}
+
+LATHE_INLINE V16 QuotientsAt(const bfloat16* x, int64_t c, const PowerOfTwo&) {
+  return hn::LoadU(U16x2(), &x[c].bits);
+}
+template <int64_t kTile>
+LATHE_INLINE V16 QuotientsAt(const bfloat16* x, int64_t c, const PowersOfTwo<kTile>&) {
+  return hn::LoadU(U16x2(), &x[c].bits);
+}
+
+// What the quotients of kHalfColumns are then encoded by.
+template <class Code, class Quotient>
+LATHE_INLINE V16 OriginAt(int64_t, const Quotient&) {
+  return hn::Set(U16x2(), static_cast<uint16_t>(OriginOf<Code>(detail::kFloatBias)));
+}
+template <class Code>
+LATHE_INLINE V16 OriginAt(int64_t, const PowerOfTwo& scale) {
+  return scale.origin;
+}
+template <class Code, int64_t kTile>
+LATHE_INLINE V16 OriginAt(int64_t c, const PowersOfTwo<kTile>& scales) {
+  static_assert(kTile % kHalfColumns == 0);
+  return hn::BitCast(U16x2(), hn::Set(U32(), scales.origins[c / kTile]));
+}
+
+// Whole vectors; returns the column after the last one.
+template <class Code, bool kPacked, bool kFits, class From, class Quotient>
+LATHE_INLINE int64_t EncodeVectors(const From* HWY_RESTRICT x, int64_t n, const Quotient& quotient,
+                                   std::byte* HWY_RESTRICT codes) {
+  const int64_t end = n / kColumns * kColumns;
+  for (int64_t c = 0; c < end; c += kColumns) {
+    const V16 origins[2] = {OriginAt<Code>(c, quotient),
+                            OriginAt<Code>(c + kHalfColumns, quotient)};
+    const V16 bits[2] = {QuotientsAt(x, c, quotient), QuotientsAt(x, c + kHalfColumns, quotient)};
+    StoreCodes<kPacked>(EncodeColumns<Code, kFits>(origins, bits), codes + (kPacked ? c / 2 : c));
+  }
+  return end;
+}
 
 #endif  // HWY_TARGET != HWY_SCALAR

@@ -21,9 +21,22 @@ void EncodeRecord(Format, const TokenRow& token, const ScaleRule& rule, std::byt
   }
 }
 
+// Of formats that do not look at a whole tile before they encode it.
+struct NoAmax {};
+template <class Format>
+LATHE_INLINE NoAmax AmaxOf(Format, const TokenRow&) {
+  return {};
+}
+
 #define LATHE_TARGET_PASS 1
 #include "lathe/cache/formats.def"
 #undef LATHE_TARGET_PASS
+
+template <class Format>
+LATHE_INLINE void EncodeRecord(Format format, const TokenRow& token, NoAmax, const ScaleRule& rule,
+                               std::byte* record, std::byte* side) {
+  EncodeRecord(format, token, rule, record, side);
+}
 
 // Of formats whose rows have no scale of their own.
 template <class Format, class Element>

@@ -19,6 +19,9 @@
 //   DecodeRecord(Format{}, record, side, width, Element* row)          Element = float, bfloat16
 //   DecodeUnscaled(...)                          with RowScale: the same without it, exact in bfloat16
 //   EncodeRecord(Format{}, token, rule, record, side)
+// or, where scales come from the largest magnitudes of tiles, these found a token ahead:
+//   AmaxOf(Format{}, token)            TileAmax (quantize-inl.h)
+//   EncodeRecord(Format{}, token, amax, rule, record, side)
 #ifndef LATHE_CACHE_FORMATS_H_
 #define LATHE_CACHE_FORMATS_H_
 

@@ -58,24 +58,26 @@ void DecodeRecord(Fp8DsMla, const std::byte* record, const std::byte*, int64_t, 
              F::kWidth - F::kLatent);
 }
 
-inline void EncodeRecord(Fp8DsMla, const TokenRow& token, const ScaleRule& rule, std::byte* record,
-                         std::byte*) {
+inline auto AmaxOf(Fp8DsMla, const TokenRow& token) {
+  return FiniteAmax<Fp8DsMla::kTile, Fp8DsMla::kTiles>(token);
+}
+
+inline void EncodeRecord(Fp8DsMla, const TokenRow& token, const TileAmax<Fp8DsMla::kTiles>& amax,
+                         const ScaleRule& rule, std::byte* record, std::byte*) {
   using F = Fp8DsMla;
-  token.Visit<F::kLatent>(0, [&](const auto* x) {
-    float scales[F::kTiles];
-    if (rule.power_of_two) {
-      std::byte powers[F::kTiles];
-      QuantizePowerOfTwoTiles<F::kTile, F::kTiles>(x, record, powers);
-      for (int64_t i = 0; i < F::kTiles; ++i) scales[i] = detail::DecodeAt<float8_e8m0>(powers, i);
-    } else {
-      HWY_ALIGN uint32_t amax[Padded(F::kTiles)];
-      FiniteMaxima<F::kTile, F::kTiles>(x, amax);
-      for (int64_t i = 0; i < F::kTiles; ++i) scales[i] = ExactScale(detail::FloatOf(amax[i]));
+  HWY_ALIGN float scales[Padded(F::kTiles)];
+  if (rule.power_of_two) {
+    std::byte powers[F::kTiles];
+    EncodePowerOfTwoTiles<F::kTile>(token, amax, record, powers);
+    for (int64_t i = 0; i < F::kTiles; ++i) scales[i] = detail::DecodeAt<float8_e8m0>(powers, i);
+  } else {
+    ExactScales(amax, scales);
+    token.Visit<F::kLatent>(0, [&](const auto* x) {
       QuantizeTiles<float8_e4m3fn, F::kTile, F::kTiles>(x, scales, record);
-    }
-    std::memcpy(record + F::kLatent, scales, sizeof(scales));
-  });
-  token.Load(F::kLatent, F::kWidth - F::kLatent, reinterpret_cast<bfloat16*>(record + F::kRope));
+    });
+  }
+  std::memcpy(record + F::kLatent, scales, F::kTiles * sizeof(float));
+  token.Round<F::kWidth - F::kLatent>(F::kLatent, record + F::kRope);
 }
 
 #endif  // LATHE_TARGET_PASS

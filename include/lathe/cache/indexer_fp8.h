@@ -61,11 +61,15 @@ void DecodeUnscaled(IndexerFp8, const std::byte* record, const std::byte*, int64
   DecodeCodes<float8_e4m3fn>(record, IndexerFp8::kWidth, Unscaled(), row);
 }
 
-inline void EncodeRecord(IndexerFp8, const TokenRow& token, const ScaleRule& rule,
-                         std::byte* record, std::byte* side) {
+inline auto AmaxOf(IndexerFp8, const TokenRow& token) {
+  return FiniteAmax<IndexerFp8::kWidth, 1>(token);
+}
+
+inline void EncodeRecord(IndexerFp8, const TokenRow& token, const TileAmax<1>& amax,
+                         const ScaleRule& rule, std::byte* record, std::byte* side) {
   using F = IndexerFp8;
   token.Visit<F::kWidth>(0, [&](const auto* x) {
-    const float scale = QuantizeIndexerRow(x, F::kWidth, rule.power_of_two, record);
+    const float scale = QuantizeIndexerRow(x, F::kWidth, amax.At(0), rule.power_of_two, record);
     std::memcpy(side, &scale, sizeof(scale));
   });
 }

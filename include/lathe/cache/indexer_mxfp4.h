@@ -53,10 +53,14 @@ void DecodeRecord(IndexerMxfp4, const std::byte* record, const std::byte* side, 
   DecodeCodes<float4_e2m1>(record, F::kWidth, TileScales<F::kTile, true>{scales}, row);
 }
 
-inline void EncodeRecord(IndexerMxfp4, const TokenRow& token, const ScaleRule&, std::byte* record,
-                         std::byte* side) {
-  using F = IndexerMxfp4;
-  EncodeMxfp4Tiles<F::kTile, F::kTiles>(token, record, side);
+inline auto AmaxOf(IndexerMxfp4, const TokenRow& token) {
+  return AnyAmax<IndexerMxfp4::kTile, IndexerMxfp4::kTiles>(token);
+}
+
+inline void EncodeRecord(IndexerMxfp4, const TokenRow& token,
+                         const TileAmax<IndexerMxfp4::kTiles>& amax, const ScaleRule&,
+                         std::byte* record, std::byte* side) {
+  EncodeMxfp4Tiles<IndexerMxfp4::kTile>(token, amax, record, side);
 }
 
 #endif  // LATHE_TARGET_PASS

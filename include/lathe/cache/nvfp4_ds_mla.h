@@ -64,11 +64,16 @@ void DecodeRecord(Nvfp4DsMla, const std::byte* record, const std::byte*, int64_t
                              row + F::kLatent);
 }
 
-inline void EncodeRecord(Nvfp4DsMla, const TokenRow& token, const ScaleRule&, std::byte* record,
-                         std::byte*) {
+inline auto AmaxOf(Nvfp4DsMla, const TokenRow& token) {
+  return AnyAmax<Nvfp4DsMla::kTile, Nvfp4DsMla::kTiles>(token);
+}
+
+inline void EncodeRecord(Nvfp4DsMla, const TokenRow& token,
+                         const TileAmax<Nvfp4DsMla::kTiles>& amax, const ScaleRule&,
+                         std::byte* record, std::byte*) {
   using F = Nvfp4DsMla;
   float8_e4m3fn scales[F::kTiles];
-  EncodeNvfp4Tiles<F::kTiles>(token, record, scales);
+  EncodeNvfp4Tiles(token, amax, record, scales);
   for (int64_t i = 0; i < F::kTiles; ++i) record[F::ScaleByte(i)] = std::byte{scales[i].bits};
   constexpr int64_t kRopeWidth = F::kWidth - F::kLatent;
   token.Visit<kRopeWidth>(F::kLatent, [&](const auto* x) {

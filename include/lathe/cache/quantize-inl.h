@@ -11,16 +11,22 @@ HWY_NOINLINE void QuantizeTile(const From* HWY_RESTRICT x, int64_t n, float scal
   // With scales from here on, float subnormals, quotients too, are below half of the least code.
   if (scale >= 0x1p-100f) {
     const OneScale divisor{hn::Set(F32(), scale)};
-    if (!IsPowerOfTwo(scale) || scale > 0x1p100f) {
-      i = EncodeVectors<Code, kPacked, false>(x, n, Divide<OneScale>{divisor}, codes);
-    } else if constexpr (std::is_same_v<From, bfloat16>) {
-      constexpr int64_t kAll = int64_t{1} << 62;
-      const uint32_t least = (detail::BitsOf(scale) >> 16) +
-                             (static_cast<uint32_t>(kLeastNormal<Code> - detail::kFloatBias) << 7);
-      i = EncodeVectors<Code, kPacked, false>(x, n, PowersOfTwo<kAll>{&least}, codes);
+    const auto encode = [&](const auto& quotient) {
+      i = EncodeVectors<Code, kPacked, false>(x, n, quotient, codes);
+    };
+    if (IsPowerOfTwo(scale) && scale <= 0x1p100f) {
+      if constexpr (std::is_same_v<From, bfloat16>) {
+        const uint32_t field = detail::BitsOf(scale) >> detail::kFloatMantissaBits;
+        encode(PowerOfTwo{hn::Set(U16x2(), static_cast<uint16_t>(OriginOf<Code>(field)))});
+      } else {
+        encode(Multiply<OneScale>{{hn::Set(F32(), 1.0f / scale)}});
+      }
+    } else if (AreCorrect(divisor.lanes)) {
+      Correct<OneScale> correct;
+      Invert(divisor.lanes, correct.upper.lanes, correct.lower.lanes);
+      encode(correct);
     } else {
-      const OneScale factor{hn::Set(F32(), 1.0f / scale)};
-      i = EncodeVectors<Code, kPacked, false>(x, n, Multiply<OneScale>{factor}, codes);
+      encode(Divide<OneScale>{divisor});
     }
   }
 #endif
@@ -44,26 +50,26 @@ LATHE_INLINE void QuantizeByPowers(const From* HWY_RESTRICT x, const uint32_t* f
 #if HWY_TARGET != HWY_SCALAR
   constexpr bool kIsBFloat16 = std::is_same_v<From, bfloat16>;
   const U32 du;
-  HWY_ALIGN uint32_t steps[Padded(kTiles)];  // what the quotients are told: least or inverse
+  HWY_ALIGN uint32_t origins[Padded(kTiles)];
+  HWY_ALIGN float inverses[Padded(kTiles)];
   auto is_unusual = hn::MaskFalse(du);
   for (int64_t i = 0; i < kTiles; i += kLanes) {
     const VU field = hn::Load(du, fields + i);
     is_unusual = hn::Or(is_unusual, hn::Gt(hn::Sub(field, hn::Set(du, 27u)), hn::Set(du, 200u)));
-    constexpr auto kOffset = static_cast<uint32_t>(kLeastNormal<Code> - detail::kFloatBias);
     if constexpr (kIsBFloat16) {
-      hn::Store(hn::ShiftLeft<7>(hn::Add(field, hn::Set(du, kOffset))), du, steps + i);
+      const VU origin = hn::Add(hn::ShiftLeft<7>(field), hn::Set(du, OriginOf<Code>(0)));
+      hn::Store(hn::Or(origin, hn::ShiftLeft<16>(origin)), du, origins + i);
     } else {
       const VU inverse = hn::Sub(hn::Set(du, 254u), field);
-      hn::Store(hn::ShiftLeft<detail::kFloatMantissaBits>(inverse), du, steps + i);
+      hn::Store(hn::BitCast(F32(), hn::ShiftLeft<detail::kFloatMantissaBits>(inverse)), F32(),
+                inverses + i);
     }
   }
   if (HWY_LIKELY(hn::AllFalse(du, is_unusual))) {
     if constexpr (kIsBFloat16) {
-      EncodeVectors<Code, kPacked, true>(x, kTile * kTiles, PowersOfTwo<kTile>{steps}, codes);
+      EncodeVectors<Code, kPacked, true>(x, kTile * kTiles, PowersOfTwo<kTile>{origins}, codes);
     } else {
       using Scales = TileScales<kTile, true>;
-      float inverses[kTiles];
-      std::memcpy(inverses, steps, sizeof(inverses));
       EncodeVectors<Code, kPacked, true>(x, kTile * kTiles, Multiply<Scales>{{inverses}}, codes);
     }
     return;
@@ -76,21 +82,26 @@ LATHE_INLINE void QuantizeByPowers(const From* HWY_RESTRICT x, const uint32_t* f
   }
 }
 
-// Tiles with any scale each that fits them: quotients are below 2^20, or the scale is above 2^100.
+// Tiles with any scale each that fits them.
 template <class Code, int64_t kTile, int64_t kTiles, bool kPacked = false, class From>
 LATHE_INLINE void QuantizeTiles(const From* HWY_RESTRICT x, const float* scales,
                                 std::byte* HWY_RESTRICT codes) {
 #if HWY_TARGET != HWY_SCALAR
-  bool is_correct = true;
-  float inverses[kTiles];
-  for (int64_t i = 0; i < kTiles; ++i) {
-    inverses[i] = 1.0f / scales[i];
-    is_correct = is_correct && IsCorrect(scales[i]);
+  const F32 df;
+  HWY_ALIGN float upper[Padded(kTiles)], lower[Padded(kTiles)];
+  bool are_correct = true;
+  for (int64_t i = 0; i < kTiles; i += kLanes) {
+    const auto n = static_cast<size_t>((std::min)(kTiles - i, kLanes));
+    const VF scale = hn::LoadNOr(hn::Set(df, 1.0f), df, scales + i, n);
+    VF greater, lesser;
+    Invert(scale, greater, lesser);
+    are_correct = are_correct && AreCorrect(scale);
+    hn::Store(greater, df, upper + i);
+    hn::Store(lesser, df, lower + i);
   }
-  if (HWY_LIKELY(is_correct)) {
+  if (HWY_LIKELY(are_correct)) {
     using Scales = TileScales<kTile, false>;
-    EncodeVectors<Code, kPacked, true>(x, kTile * kTiles, Correct<Scales>{{scales}, {inverses}},
-                                       codes);
+    EncodeVectors<Code, kPacked, true>(x, kTile * kTiles, Correct<Scales>{{upper}, {lower}}, codes);
     return;
   }
 #endif
@@ -214,10 +225,29 @@ LATHE_INLINE float FiniteMax(const From* x, int64_t n) {
   return detail::FloatOf((std::min)(max, detail::kFloatInfinity - 1));
 }
 
+// The amax of the tiles of a row, which EncodeRecord is given (formats.h).
+template <int64_t kTiles>
+struct TileAmax {
+  HWY_ALIGN uint32_t bits[Padded(kTiles)];
+  float At(int64_t tile) const { return detail::FloatOf(bits[tile]); }
+};
+template <int64_t kTile, int64_t kTiles>
+LATHE_INLINE TileAmax<kTiles> FiniteAmax(const TokenRow& token) {
+  TileAmax<kTiles> amax;
+  token.Visit<kTile * kTiles>(0, [&](const auto* x) { FiniteMaxima<kTile, kTiles>(x, amax.bits); });
+  return amax;
+}
+template <int64_t kTile, int64_t kTiles>
+LATHE_INLINE TileAmax<kTiles> AnyAmax(const TokenRow& token) {
+  TileAmax<kTiles> amax;
+  token.Visit<kTile * kTiles>(0, [&](const auto* x) { TileMaxima<kTile, kTiles>(x, amax.bits); });
+  return amax;
+}
+
 // A row of e4m3 codes under one scale, which is returned: keys and queries of an indexer.
 template <class From>
-float QuantizeIndexerRow(const From* x, int64_t n, bool power_of_two, std::byte* codes) {
-  const float amax = FiniteMax(x, n);
+float QuantizeIndexerRow(const From* x, int64_t n, float amax, bool power_of_two,
+                         std::byte* codes) {
   const float scale = power_of_two ? ToFloat(PowerOfTwoScale(amax)) : IndexerScale(amax);
   QuantizeTile<float8_e4m3fn>(x, n, scale, codes);
   return scale;
@@ -225,14 +255,14 @@ float QuantizeIndexerRow(const From* x, int64_t n, bool power_of_two, std::byte*
 
 // CeilPowerOfTwoQuotient(max(amax, floor), largest) of each tile: exponent fields and bytes.
 template <int64_t kTiles>
-LATHE_INLINE void PowerOfTwoScales(const uint32_t* amax, float floor, float largest,
+LATHE_INLINE void PowerOfTwoScales(const TileAmax<kTiles>& amax, float floor, float largest,
                                    uint32_t* fields, std::byte* bytes) {
   const U32 du;
   const hn::Rebind<uint8_t, U32> d8;
   uint8_t padded[Padded(kTiles)];
   const VU offset = hn::Set(du, detail::kFloatMantissa - detail::BitsOf(largest));
   for (int64_t i = 0; i < kTiles; i += kLanes) {
-    const VU max = hn::Max(hn::Load(du, amax + i), hn::Set(du, detail::BitsOf(floor)));
+    const VU max = hn::Max(hn::Load(du, amax.bits + i), hn::Set(du, detail::BitsOf(floor)));
     // Up to half of the least scale: no borrow goes beyond the exponent field.
     const VU quotient = hn::ShiftRight<detail::kFloatMantissaBits>(
         hn::Add(hn::Add(max, offset), hn::Set(du, uint32_t{127} << detail::kFloatMantissaBits)));
@@ -246,88 +276,90 @@ LATHE_INLINE void PowerOfTwoScales(const uint32_t* amax, float floor, float larg
 
 // Tiles of e4m3 codes, each with PowerOfTwoScale(amax): codes to `codes`, a scale byte each to
 // `scales`.
-template <int64_t kTile, int64_t kTiles, class From>
-LATHE_INLINE void QuantizePowerOfTwoTiles(const From* x, std::byte* codes, std::byte* scales) {
-  HWY_ALIGN uint32_t amax[Padded(kTiles)], fields[Padded(kTiles)];
-  FiniteMaxima<kTile, kTiles>(x, amax);
-  PowerOfTwoScales<kTiles>(amax, kFloorE4m3, kLargestE4m3, fields, scales);
-  QuantizeByPowers<float8_e4m3fn, kTile, kTiles>(x, fields, codes);
-}
-
 template <int64_t kTile, int64_t kTiles>
-void EncodePowerOfTwoTiles(const TokenRow& token, std::byte* codes, std::byte* scales) {
+LATHE_INLINE void EncodePowerOfTwoTiles(const TokenRow& token, const TileAmax<kTiles>& amax,
+                                        std::byte* codes, std::byte* scales) {
+  HWY_ALIGN uint32_t fields[Padded(kTiles)];
+  PowerOfTwoScales(amax, kFloorE4m3, kLargestE4m3, fields, scales);
   token.Visit<kTile * kTiles>(
-      0, [&](const auto* x) { QuantizePowerOfTwoTiles<kTile, kTiles>(x, codes, scales); });
+      0, [&](const auto* x) { QuantizeByPowers<float8_e4m3fn, kTile, kTiles>(x, fields, codes); });
 }
 
-// E2m1Scale of each amax, its value and the inverse of that.
+// max(amax / 448, FLT_MIN) of each tile, and the padding; compared before the division, which
+// flush-to-zero could make 0.
 template <int64_t kTiles>
-LATHE_INLINE void E2m1Scales(const uint32_t* amax, float8_e4m3fn* codes, float* scales,
-                             float* inverses) {
-  using F = detail::FormatOf<float8_e4m3fn>;
-  const U32 du;
-  const I32 di;
+LATHE_INLINE void ExactScales(const TileAmax<kTiles>& amax, float* scales) {
   const F32 df;
-  const hn::Rebind<uint8_t, U32> d8;
-  static_assert(kTiles % kLanes == 0);
+  constexpr float kSmallest = (std::numeric_limits<float>::min)();
   for (int64_t i = 0; i < kTiles; i += kLanes) {
-    const VU bits = hn::Load(du, amax + i);
-    const VF exact = hn::Div(hn::BitCast(df, bits), hn::Set(df, kLargestE2m1));
-    const VF clamped = hn::Min(hn::Max(exact, hn::Set(df, 0x1p-9f)), hn::Set(df, kLargestE4m3));
-    const auto is_finite = hn::Lt(bits, hn::Set(du, detail::kFloatInfinity));
-    const VU code = hn::IfThenElse(is_finite, EncodeMagnitudes<float8_e4m3fn>(clamped),
-                                   hn::Set(du, F::kNanCode));
-    hn::StoreU(hn::TruncateTo(d8, code), d8, &codes[i].bits);
-
-    constexpr uint32_t kRebias = static_cast<uint32_t>(detail::kFloatBias - F::kExponentBias)
-                                 << detail::kFloatMantissaBits;
-    const VU normal = hn::Add(hn::ShiftLeft<F::kDroppedBits>(code), hn::Set(du, kRebias));
-    const VF subnormal = hn::Mul(hn::ConvertTo(df, hn::BitCast(di, code)), hn::Set(df, 0x1p-9f));
-    const auto is_normal = hn::Gt(code, hn::Set(du, F::kMantissa));
-    const VF scale =
-        hn::IfThenElse(hn::RebindMask(df, is_normal), hn::BitCast(df, normal), subnormal);
-    hn::Store(scale, df, scales + i);
-    hn::Store(hn::Div(hn::Set(df, 1.0f), scale), df, inverses + i);
+    const VF max = hn::BitCast(df, hn::Load(U32(), amax.bits + i));
+    const auto is_usual = hn::Gt(max, hn::Set(df, kSmallest * kLargestE4m3));
+    const VF quotient = hn::Div(max, hn::Set(df, kLargestE4m3));
+    hn::Store(hn::IfThenElse(is_usual, quotient, hn::Set(df, kSmallest)), df, scales + i);
   }
+}
+
+// E2m1Scale of each amax.
+template <int64_t kTiles>
+LATHE_INLINE void E2m1Scales(const TileAmax<kTiles>& amax, float8_e4m3fn* scales) {
+#if HWY_TARGET != HWY_SCALAR
+  const F32 df;
+  static_assert(kTiles % kLanes == 0);
+  constexpr int64_t kPadded = RoundUp(kTiles, kColumns);
+  HWY_ALIGN float clamped[kPadded] = {};
+  float8_e4m3fn codes[kPadded];
+  for (int64_t i = 0; i < kTiles; i += kLanes) {
+    const VF max = hn::BitCast(df, hn::Load(U32(), amax.bits + i));
+    const VF exact = hn::Div(max, hn::Set(df, kLargestE2m1));
+    const VF scale = hn::Min(hn::Max(exact, hn::Set(df, 0x1p-9f)), hn::Set(df, kLargestE4m3));
+    hn::Store(hn::IfThenElse(hn::Lt(max, hn::Inf(df)), scale, hn::NaN(df)), df, clamped + i);
+  }
+  QuantizeTile<float8_e4m3fn>(clamped, kPadded, 1.0f, reinterpret_cast<std::byte*>(codes));
+  std::memcpy(scales, codes, kTiles * sizeof(codes[0]));
+#else
+  for (int64_t i = 0; i < kTiles; ++i) scales[i] = E2m1Scale(amax.At(i));
+#endif
 }
 
 // Codes of tiles that are not all finite, whose scales are NaN.
 template <int64_t kTile, int64_t kTiles>
-LATHE_INLINE void ClearTilesOfNaN(const uint32_t* amax, std::byte* packed) {
+LATHE_INLINE void ClearTilesOfNaN(const TileAmax<kTiles>& amax, std::byte* packed) {
+  const U32 du;
+  auto is_any = hn::MaskFalse(du);
+  for (int64_t i = 0; i < kTiles; i += kLanes) {
+    const auto infinity = hn::Set(du, detail::kFloatInfinity);
+    is_any = hn::Or(is_any, hn::Ge(hn::Load(du, amax.bits + i), infinity));
+  }
+  if (HWY_LIKELY(hn::AllFalse(du, is_any))) return;
   for (int64_t i = 0; i < kTiles; ++i) {
-    if (HWY_LIKELY(amax[i] < detail::kFloatInfinity)) continue;
+    if (amax.bits[i] < detail::kFloatInfinity) continue;
     std::memset(packed + i * kTile / 2, 0, static_cast<size_t>(kTile / 2));
   }
 }
 
-// NVFP4: tiles of 16 packed e2m1 codes with a scale in e4m3, which has few enough bits for Correct.
+// NVFP4: tiles of 16 packed e2m1 codes with a scale in e4m3.
+constexpr int64_t kNvfp4Tile = 16;
 template <int64_t kTiles>
-void EncodeNvfp4Tiles(const TokenRow& token, std::byte* packed, float8_e4m3fn* scales) {
-  constexpr int64_t kTile = 16;
-  token.Visit<kTile * kTiles>(0, [&](const auto* x) {
-    HWY_ALIGN uint32_t amax[Padded(kTiles)];
-    HWY_ALIGN float values[kTiles], inverses[kTiles];
-    TileMaxima<kTile, kTiles>(x, amax);
-    E2m1Scales<kTiles>(amax, scales, values, inverses);
-#if HWY_NATIVE_FMA && HWY_TARGET != HWY_SCALAR
-    using Scales = TileScales<kTile, false>;
-    EncodeVectors<float4_e2m1, true, true>(x, kTile * kTiles, Correct<Scales>{{values}, {inverses}},
-                                           packed);
-#else
-    QuantizeTiles<float4_e2m1, kTile, kTiles, true>(x, values, packed);
-#endif
-    ClearTilesOfNaN<kTile, kTiles>(amax, packed);
+LATHE_INLINE void EncodeNvfp4Tiles(const TokenRow& token, const TileAmax<kTiles>& amax,
+                                   std::byte* packed, float8_e4m3fn* scales) {
+  float values[kTiles];
+  E2m1Scales(amax, scales);
+  DecodeCodes<float8_e4m3fn>(reinterpret_cast<const std::byte*>(scales), kTiles, Unscaled(),
+                             values);
+  token.Visit<kNvfp4Tile * kTiles>(0, [&](const auto* x) {
+    QuantizeTiles<float4_e2m1, kNvfp4Tile, kTiles, true>(x, values, packed);
   });
+  ClearTilesOfNaN<kNvfp4Tile>(amax, packed);
 }
 
 // MXFP4: packed e2m1 codes with a power of two for each tile.
 template <int64_t kTile, int64_t kTiles>
-void EncodeMxfp4Tiles(const TokenRow& token, std::byte* packed, std::byte* scales) {
+LATHE_INLINE void EncodeMxfp4Tiles(const TokenRow& token, const TileAmax<kTiles>& amax,
+                                   std::byte* packed, std::byte* scales) {
+  HWY_ALIGN uint32_t fields[Padded(kTiles)];
+  PowerOfTwoScales(amax, kFloorE2m1, kLargestE2m1, fields, scales);
   token.Visit<kTile * kTiles>(0, [&](const auto* x) {
-    HWY_ALIGN uint32_t amax[Padded(kTiles)], fields[Padded(kTiles)];
-    TileMaxima<kTile, kTiles>(x, amax);
-    PowerOfTwoScales<kTiles>(amax, kFloorE2m1, kLargestE2m1, fields, scales);
     QuantizeByPowers<float4_e2m1, kTile, kTiles, true>(x, fields, packed);
-    ClearTilesOfNaN<kTile, kTiles>(amax, packed);
   });
+  ClearTilesOfNaN<kTile>(amax, packed);
 }

@@ -34,12 +34,6 @@ constexpr float kFloorE2m1 = kLargestE2m1 * (std::numeric_limits<float>::min)();
 
 // amax: the largest magnitude of a tile, finite. All rules give finite scales above 0, also for 0.
 
-// max(amax / 448, FLT_MIN); compared before the division, which flush-to-zero could make 0.
-LATHE_INLINE constexpr float ExactScale(float amax) noexcept {
-  constexpr float kSmallest = (std::numeric_limits<float>::min)();
-  return amax > kSmallest * kLargestE4m3 ? amax / kLargestE4m3 : kSmallest;
-}
-
 // 2^ceil(log2(x / largest)), largest and quotient normal floats: whether the mantissa of x is above
 // that of `largest` says on which side of a power of two the quotient lies.
 LATHE_INLINE constexpr float8_e8m0 CeilPowerOfTwoQuotient(float x, float largest) noexcept {

@@ -42,6 +42,12 @@ struct TokenRow {
     Visit<kN>(first, kN, f);
   }
 
+  // Columns [first, first + kN) as bfloat16 numbers.
+  template <int64_t kN>
+  LATHE_INLINE void Round(int64_t first, std::byte* to) const {
+    Visit<kN>(first, [to](const auto* x) { ConvertRow(x, reinterpret_cast<bfloat16*>(to), kN); });
+  }
+
  private:
   static const std::byte* At(const std::byte* row, DType type, int64_t column) {
     return row + column * static_cast<int64_t>(SizeOf(type));

@@ -14,15 +14,25 @@ template <class Format>
 void WriteTokens(const LatentWriteArgs& args, const ScaleRule& rule, int64_t token_begin,
                  int64_t token_end) {
   const MutablePagedCache& cache = args.cache;
-  for (int64_t token = token_begin; token < token_end; ++token) {
+  const auto first_live = [&](int64_t token) {
+    while (token < token_end && args.slot_mapping(token) < 0) ++token;
+    return token;
+  };
+  int64_t token = first_live(token_begin), next = token;
+  if (token == token_end) return;
+  for (auto amax = AmaxOf(Format{}, RowOf(args, token)); token < token_end; token = next) {
+    // The next token's maxima come out of a long chain of shuffles, this one's codes meanwhile.
+    next = first_live(token + 1);
+    auto next_amax = amax;
+    if (next < token_end) next_amax = AmaxOf(Format{}, RowOf(args, next));
     const int64_t slot = args.slot_mapping(token);
-    if (slot < 0) continue;
     std::byte* page = cache.data + slot / cache.block_size * cache.block_stride;
     std::byte* record = page + slot % cache.block_size * cache.row_stride;
     std::byte* side =
         page + cache.block_size * cache.row_stride + slot % cache.block_size * Format::kSideBytes;
-    EncodeRecord(Format{}, RowOf(args, token), rule, record,
+    EncodeRecord(Format{}, RowOf(args, token), amax, rule, record,
                  Format::kSideBytes > 0 ? side : nullptr);
+    amax = next_amax;
   }
 }
 

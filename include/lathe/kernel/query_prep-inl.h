@@ -14,7 +14,7 @@ inline float PrepareRow(const QueryPrepArgs& args, bool power_of_two_scales, int
   const int64_t position = args.transform.rope.is_given() ? args.positions(token) : 0;
   TransformRow(args.transform, position, width, row);
   if (!args.codes.empty()) {
-    return QuantizeIndexerRow(row, width, power_of_two_scales,
+    return QuantizeIndexerRow(row, width, FiniteMax(row, width), power_of_two_scales,
                               reinterpret_cast<std::byte*>(args.codes.data + offset(args.codes)));
   }
   const Out<3>& out = args.out;
