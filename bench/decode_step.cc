@@ -42,8 +42,18 @@ void DecodeStep::Plan() {
   Require(MlaDecodeSizes(call_.shape, call_.options, limits, &sizes));
   plan_memory_ = HugeBuffer(sizes.plan_bytes);
   workspace_ = HugeBuffer(sizes.workspace_bytes);
+  PlanAgain();
+}
+
+void DecodeStep::PlanAgain() {
   Require(PlanMlaDecode(call_.shape, call_.options, args_, call_.threads,
                         {plan_memory_.data(), plan_memory_.size()}, &plan_));
+}
+
+void DecodeStep::CheckOnly() const {
+  const Status status =
+      RunMlaDecode(*plan_, args_, {workspace_.data(), PlanWorkspaceBytes(*plan_) - 1});
+  if (status.code != StatusCode::kBufferTooSmall) throw RowError("the last check does not refuse");
 }
 
 void DecodeStep::Run(int64_t turn, const Executor& executor) {

@@ -31,6 +31,11 @@ class DecodeStep {
   void Run(int64_t turn, const Executor& executor);
   void RunNext(const Executor& executor) { Run(++turn_, executor); }
 
+  // The parts of a step that are no arithmetic: the plan once more; all checks of a run, which ends there, since its
+  // workspace is a byte short.
+  void PlanAgain();
+  void CheckOnly() const;
+
   // What Run() is given, with another place for results.
   MlaDecodeArgs Args(int64_t turn, const Results& results) const;
 

@@ -139,6 +139,7 @@ void RegisterPrefill(Harness& harness);
 void RegisterQueryPrep(Harness& harness);
 void RegisterTopk(Harness& harness);
 void RegisterCompressor(Harness& harness);
+void RegisterChecks(Harness& harness);
 void RegisterSparseMla(Harness& harness);
 void RegisterSlidingWindow(Harness& harness);
 

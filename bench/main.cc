@@ -17,6 +17,7 @@
 //   QueryPrep/kind:K/tokens:T/target:T/threads:N
 //   Topk/rows:R/columns:L/k:K/target:T/threads:N
 //   Compressor/kind:K/seqs:B/tokens:N/from:F/target:T/threads:N
+//   Checks/call:plan|run/heads:H/keys:S/batch:B/target:T/threads:N
 //
 // LATHE_TARGET=NAME in the environment keeps one target. LATHE_BENCH_COMPARATORS=0 leaves out what
 // decode is compared with (rows of the best target are); ONEDNN_MAX_CPU_ISA and OPENBLAS_CORETYPE
@@ -89,6 +90,7 @@ int Main(int argc, char** argv) {
   RegisterCompressor(harness);
   RegisterSparseMla(harness);
   RegisterSlidingWindow(harness);
+  RegisterChecks(harness);
 
   TableReporter table;
   if (!is_list) {

@@ -59,6 +59,7 @@ COUNTERS = [  # counter, title, format, factor
     ("of_flop_ceiling", "% flop", "{:.1f}", 100),
     ("of_read_ceiling", "% read", "{:.1f}", 100),
     ("of_memcpy", "% memcpy", "{:.1f}", 100),
+    ("of_decode", "% decode", "{:.2f}", 100),
     ("tokens/s", "tokens/s", "{:.0f}", 1),
     ("vs_dense", "vs dense", "{:.2f}x", 1),
     ("vs_onednn", "vs onednn", "{:.2f}x", 1),
@@ -67,7 +68,7 @@ COUNTERS = [  # counter, title, format, factor
     ("vs_nth_element", "vs nth_element", "{:.1f}x", 1),
     ("vs_vqselect", "vs VQSelect", "{:.1f}x", 1),
 ]
-FIELD_ORDER = ["target", "model", "layer", "format", "precision", "from", "to", "parts", "tokens", "batch",
+FIELD_ORDER = ["target", "call", "model", "layer", "format", "precision", "from", "to", "parts", "tokens", "batch",
                "context", "keys", "rows", "columns", "k", "threads", "cache", "dims", "q_len", "heads"]
 
 

@@ -24,6 +24,7 @@ constexpr Column kColumns[] = {
     {"%flop", "of_flop_ceiling", "%.1f", 100.0},
     {"%read", "of_read_ceiling", "%.1f", 100.0},
     {"%memcpy", "of_memcpy", "%.1f", 100.0},
+    {"%decode", "of_decode", "%.2f", 100.0},
     {"dense", "vs_dense", "x%.2f", 1.0},
     {"onednn", "vs_onednn", "x%.2f", 1.0},
     {"openblas", "vs_openblas", "x%.2f", 1.0},

@@ -271,6 +271,21 @@ bool RunAccepted(const Input& in, const Arrays& arrays, const Call& call) {
   return false;
 }
 
+// The parts of a region of `num_workers` threads, one after another, leave the bits of the whole call, which has
+// been run. The last array is the workspace.
+template <class Part, class Merge>
+void RunInParts(const Arrays& arrays, size_t num_workers, const Part& part, const Merge& merge) {
+  auto whole = arrays.Contents();
+  for (size_t ith = num_workers; ith-- > 0;) LATHE_FUZZ_REQUIRE(part(ith).ok(), "a part refuses");
+  for (size_t ith = 0; ith < num_workers; ++ith) {
+    LATHE_FUZZ_REQUIRE(merge(ith).ok(), "a merge refuses");
+  }
+  auto in_parts = arrays.Contents();
+  whole.pop_back();
+  in_parts.pop_back();
+  LATHE_FUZZ_REQUIRE(whole == in_parts, "parts give other bits than the whole");
+}
+
 // A target that runs here and has no bfloat16 products: results are held to float32 bounds.
 inline Target TargetOf(Input& in) {
   std::vector<Target> targets;

@@ -2,6 +2,7 @@
 // Writing records of every format and gathering them again, against the scalar codecs of the formats.
 #include "fuzz_input.h"
 #include "lathe/ref/attention_ref.h"
+#include "row_transform.h"
 
 namespace lathe::fuzz {
 namespace {
@@ -22,6 +23,24 @@ bool Repeats(const IndexView<1>& slots) {
     }
   }
   return false;
+}
+
+// By any of the operations that write; without a rope part of their own, rows may be an indexer's keys.
+enum class Writer { kOne, kMany, kIndexer };
+
+Status Write(Writer writer, const LatentWriteArgs& args, const LatentWriteOptions& options) {
+  if (writer == Writer::kOne) return WriteLatentCache(args, options);
+  if (writer == Writer::kMany) return WriteLatentCaches(&args, 1, options);
+  IndexerWriteArgs keys;
+  keys.k = args.kv_c;
+  keys.slot_mapping = args.slot_mapping;
+  keys.cache = args.cache;
+  keys.transform = args.transform;
+  keys.positions = args.positions;
+  IndexerWriteOptions key_options;
+  key_options.target = options.target;
+  key_options.power_of_two_scales = options.power_of_two_scales;
+  return WriteIndexerCache(keys, key_options);
 }
 
 // Decoded rows are near to what was written, by the precision of the format.
@@ -74,6 +93,7 @@ void CompareGathered(const LatentGatherArgs& args) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lathe;
+  constexpr int64_t kPositions = 5;
   fuzz::Input in(data, size);
   in.DecideMood();
   fuzz::Arrays arrays(in);
@@ -88,14 +108,23 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   write.slot_mapping =
       arrays.Indices<1>({tokens}, [&] { return in.Int(-2, num_blocks * block_size - 1); });
   write.cache = arrays.Cache(format, width, num_blocks, block_size);
-  const std::vector<std::byte> poison(arrays.last().size(), std::byte{test::kPoison});
   LatentWriteOptions options;
   options.target = in.Absurd(64) ? static_cast<Target>(in.Int(0, 255)) : fuzz::TargetOf(in);
   options.power_of_two_scales = in.Flip();
+  const auto writer = static_cast<fuzz::Writer>(in.Int(0, rope > 0 ? 1 : 2));
+  const bool is_transformed = in.Chance(3);
+  if (is_transformed) {
+    write.transform =
+        fuzz::MakeTransform(in, arrays, width - rope, rope > 0 ? rope : width, kPositions);
+    // Not of rows that come in two parts.
+    if (in.is_calm() && rope > 0) write.transform.hadamard = false;
+    write.positions = arrays.Indices<1>({tokens}, [&] { return in.Int(0, kPositions - 1); });
+  }
   if (!arrays.fit()) return 0;
   const bool is_written =
-      fuzz::RunAccepted(in, arrays, [&] { return WriteLatentCache(write, options); });
-  if (is_written && !fuzz::Repeats(write.slot_mapping)) fuzz::CompareWritten(write);
+      fuzz::RunAccepted(in, arrays, [&] { return fuzz::Write(writer, write, options); });
+  if (is_written && !is_transformed && !fuzz::Repeats(write.slot_mapping))
+    fuzz::CompareWritten(write);
 
   LatentGatherArgs gather;
   gather.cache = write.cache;

@@ -2,6 +2,7 @@
 // Plan and run of attention over one or two caches, against the reference.
 #include "fuzz_input.h"
 #include "lathe/ref/attention_ref.h"
+#include "row_transform.h"
 
 namespace lathe::fuzz {
 namespace {
@@ -58,6 +59,26 @@ KeySet MakeKeys(Input& in, Arrays& arrays, const Batch& batch, CacheFormat forma
   return keys;
 }
 
+// Queries that are a tree: any bits.
+void MakeTree(Input& in, Arrays& arrays, int64_t tokens, Call& call) {
+  call.args.tree_mask = arrays.Make<View<const uint64_t, 2>, 2>({tokens, 1}, 8, true, {});
+  test::Random random = in.Numbers();
+  for (std::byte& byte : arrays.last()) byte = static_cast<std::byte>(random.Below(256));
+  if (in.is_calm()) call.options.causal = true;
+}
+
+// Positions are given where the rules ask for it: rows in front of a sequence, lists of slots.
+void MakeOutRope(Input& in, Arrays& arrays, int64_t tokens, int64_t rank, Call& call) {
+  MlaDecodeArgs& args = call.args;
+  args.out_rope = MakeRope(in, arrays, rank, kLongest + 1);
+  bool is_needed = !call.options.causal;
+  for (const KeySet* keys : {&args.keys, &args.extra_keys}) {
+    is_needed = is_needed || keys->has_indices() || !keys->row_kv_lens.empty();
+  }
+  if (in.Flip() || (is_needed && in.is_calm()))
+    args.positions = arrays.Indices<1>({tokens}, [&] { return in.Int(0, kLongest); });
+}
+
 Call MakeCall(Input& in, Arrays& arrays) {
   Call call;
   const Batch batch(in);
@@ -107,6 +128,8 @@ Call MakeCall(Input& in, Arrays& arrays) {
   if (in.Chance(3)) args.attn_sink = arrays.Float32<1>({heads});
   args.out = arrays.Floats<3>({tokens, heads, rank}, DTypeOf(in));
   if (in.Flip()) args.lse = arrays.Float32<2>({tokens, heads});
+  if (in.Chance(4)) MakeTree(in, arrays, tokens, call);
+  if (in.Chance(4) && rank > 1) MakeOutRope(in, arrays, tokens, rank, call);
   for (const KeySet* keys : {&args.keys, &args.extra_keys}) {
     for (int64_t i = 0; arrays.fit() && !keys->seq_lens.empty() && i < keys->seq_lens.extent[0];
          ++i) {
@@ -159,14 +182,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const auto bytes = static_cast<int64_t>(PlanWorkspaceBytes(*plan));
   if (bytes > (1 << 22)) return 0;
-  std::byte* workspace = arrays.Take(bytes);
-  if (fuzz::RunAccepted(
-          in, arrays,
-          [&] {
-            return RunMlaDecode(*plan, call.args, {workspace, static_cast<size_t>(bytes)});
-          }) &&
-      call.is_comparable) {
-    fuzz::Compare(call);
-  }
+  const Buffer workspace{arrays.Take(bytes), static_cast<size_t>(bytes)};
+  if (!fuzz::RunAccepted(in, arrays, [&] { return RunMlaDecode(*plan, call.args, workspace); }))
+    return 0;
+  if (call.is_comparable) fuzz::Compare(call);
+  fuzz::RunInParts(
+      arrays, workers,
+      [&](size_t ith) { return RunMlaDecodePart(*plan, call.args, workspace, ith, workers); },
+      [&](size_t ith) { return RunMlaDecodeMerge(*plan, call.args, workspace, ith, workers); });
   return 0;
 }

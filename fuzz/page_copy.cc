@@ -42,7 +42,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const Executor executor{nullptr, workers, [](void*, size_t n, Executor::TaskFn fn, void* arg) {
                             for (size_t i = n; i-- > 0;) fn(arg, i);
                           }};
-  if (!fuzz::RunAccepted(in, arrays, [&] { return CopyCachePages(args, executor); })) return 0;
+  const bool is_one_of_many = in.Flip();
+  if (!fuzz::RunAccepted(in, arrays, [&] {
+        return is_one_of_many ? CopyCachesPages(&args, 1, executor)
+                              : CopyCachePages(args, executor);
+      }))
+    return 0;
   for (int64_t i = 0; args.page_bytes > 0 && i < args.block_pairs.extent[0]; ++i) {
     const std::byte* source = is_one_cache ? expected.data() : args.source;
     std::memmove(expected.data() + args.block_pairs(i, 1) * args.destination_stride,

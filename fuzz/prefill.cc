@@ -81,10 +81,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const auto bytes = static_cast<int64_t>(PrefillWorkspaceBytes(*plan));
   if (bytes > (1 << 22)) return 0;
-  std::byte* workspace = arrays.Take(bytes);
-  const Buffer buffer{workspace, static_cast<size_t>(bytes)};
-  if (fuzz::RunAccepted(in, arrays, [&] { return RunPrefill(*plan, args, buffer); })) {
-    fuzz::Compare(shape, options, args);
-  }
+  const Buffer workspace{arrays.Take(bytes), static_cast<size_t>(bytes)};
+  if (!fuzz::RunAccepted(in, arrays, [&] { return RunPrefill(*plan, args, workspace); })) return 0;
+  fuzz::Compare(shape, options, args);
+  fuzz::RunInParts(
+      arrays, workers,
+      [&](size_t ith) { return RunPrefillPart(*plan, args, workspace, ith, workers); },
+      [&](size_t ith) { return RunPrefillMerge(*plan, args, workspace, ith, workers); });
   return 0;
 }

@@ -2,32 +2,10 @@
 // Norm, rope, Hadamard matrix and quantisation of query rows against the reference.
 #include "fuzz_input.h"
 #include "lathe/ref/row_transform_ref.h"
+#include "row_transform.h"
 
 namespace lathe::fuzz {
 namespace {
-
-RowTransform MakeTransform(Input& in, Arrays& arrays, int64_t width, int64_t num_positions) {
-  RowTransform transform;
-  if (in.Flip()) {
-    transform.norm.kind = in.Flip() ? NormKind::kRms : NormKind::kLayer;
-    transform.norm.eps = in.Absurd(32) ? in.Pick({-1.0f, NAN, INFINITY}) : 1e-3f;
-    if (in.Flip()) transform.norm.weight = arrays.FloatInput<1>({width}, DTypeOf(in));
-    const bool takes_bias = transform.norm.kind == NormKind::kLayer || in.Absurd(8);
-    if (takes_bias && in.Flip()) transform.norm.bias = arrays.FloatInput<1>({width}, DTypeOf(in));
-  }
-  const int64_t most_pairs = width / 2;
-  if (in.Flip() && most_pairs > 0) {
-    const int64_t pairs = in.Int(1, most_pairs < 40 ? most_pairs : 40);
-    transform.rope.cos = arrays.FloatInput<2>({num_positions, pairs}, DTypeOf(in));
-    transform.rope.sin = arrays.FloatInput<2>({num_positions, pairs}, DTypeOf(in));
-    transform.rope.interleaved = in.Flip();
-    transform.rope.leading = in.Flip();
-    transform.rope.inverse = in.Flip();
-  }
-  const bool is_power = (width & (width - 1)) == 0;
-  transform.hadamard = in.Flip() && (is_power || in.Absurd(4));
-  return transform;
-}
 
 std::vector<double> Reference(const QueryPrepArgs& args, int64_t token, int64_t head) {
   std::vector<double> row;
@@ -76,7 +54,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const int64_t width = in.Flip() ? int64_t{1} << in.Int(0, 7) : in.Int(1, 150);
   QueryPrepArgs args;
   args.q = arrays.FloatInput<3>({tokens, heads, width}, fuzz::DTypeOf(in));
-  args.transform = fuzz::MakeTransform(in, arrays, width, positions);
+  args.transform = fuzz::MakeTransform(in, arrays, width, width, positions);
   args.positions =
       arrays.Indices<1>({tokens + in.Int(0, 1)}, [&] { return in.Int(0, positions - 1); });
   if (in.Flip()) {

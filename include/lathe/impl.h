@@ -22,6 +22,7 @@
 
 #include <type_traits>
 
+#include "lathe/arch/float_flags.h"
 #include "lathe/dispatch/host.h"
 #include "lathe/lathe.h"
 
@@ -29,8 +30,11 @@ namespace lathe {
 
 #define LATHE_DEFAULT  // stands in the declaration
 // The assertion finds a signature that is not the declared one, which would make an overload.
-#define LATHE_OPERATION(result, name, parameters, arguments)                    \
-  result name parameters noexcept { return detail::LATHE_ABI::name arguments; } \
+#define LATHE_OPERATION(result, name, parameters, arguments) \
+  result name parameters noexcept {                          \
+    const arch::KeepFloatFlags keep;                         \
+    return detail::LATHE_ABI::name arguments;                \
+  }                                                          \
   static_assert(std::is_same_v<decltype(&lathe::name), decltype(&detail::LATHE_ABI::name)>);
 #include "lathe/dispatch/operations.def"
 #undef LATHE_OPERATION

@@ -31,6 +31,7 @@
 
 #define LATHE_STATIC_ONLY 1
 
+#include "lathe/arch/float_flags.h"
 #include "lathe/dispatch/host.h"
 #include "lathe/lathe.h"
 
@@ -44,7 +45,10 @@ inline constexpr const char* kStaticTargetName = LATHE_STRING(LATHE_BASELINE_TOK
 
 #define LATHE_DEFAULT = {}
 #define LATHE_OPERATION(result, name, parameters, arguments) \
-  inline result name parameters noexcept { return detail::LATHE_ABI::name arguments; }
+  inline result name parameters noexcept {                   \
+    const arch::KeepFloatFlags keep;                         \
+    return detail::LATHE_ABI::name arguments;                \
+  }
 #include "lathe/dispatch/operations.def"
 #undef LATHE_OPERATION
 #undef LATHE_DEFAULT

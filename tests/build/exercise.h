@@ -155,6 +155,7 @@ bool ExerciseOn(lathe::Target target) {
   const lathe::MlaDecodePlan* plan = nullptr;
   if (!Ok(ops::PlanMlaDecode(shape, options, args, 1, plan_memory.buffer, &plan),
           "PlanMlaDecode") ||
+      ops::PlanTarget(*plan) != target ||
       !Ok(ops::RunMlaDecode(*plan, args, workspace.buffer), "RunMlaDecode") ||
       !Near(out, problem.expected, 1e-5, "out") ||
       !Ok(ops::RunMlaDecodePart(*plan, args, workspace.buffer, 0, 1), "RunMlaDecodePart") ||
@@ -204,7 +205,7 @@ namespace {
 
 // Whether all targets that can run pass, and there is one.
 [[maybe_unused]] bool Exercise() {
-  int passed = 0, failed = 0;
+  int passed = 0, failed = 0, best = 0;
   for (const lathe::TargetInfo& info : ops::Targets()) {
     const bool ok = info.runnable && ExerciseOn(info.target) && ExerciseTopk(info.target) &&
                     ExerciseIndexer(info.target) && ExerciseV4(info.target) &&
@@ -213,8 +214,9 @@ namespace {
                 info.reason);
     passed += ok;
     failed += info.runnable && !ok;
+    best += info.runnable && info.target == ops::BestTarget();
   }
-  return passed > 0 && failed == 0;
+  return passed > 0 && failed == 0 && best == 1;
 }
 
 }  // namespace

@@ -220,6 +220,8 @@ bool ExercisePrefill(lathe::Target target) {
   const Memory plan_memory(sizes.plan_bytes), workspace(sizes.workspace_bytes);
   const lathe::PrefillPlan* plan = nullptr;
   if (!Ok(ops::PlanPrefill(shape, options, args, 1, plan_memory.buffer, &plan), "PlanPrefill") ||
+      ops::PrefillTarget(*plan) != target ||
+      ops::PrefillWorkspaceBytes(*plan) > sizes.workspace_bytes ||
       !Ok(ops::RunPrefill(*plan, args, workspace.buffer), "RunPrefill")) {
     return false;
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What no call may do: allocate, start a thread, change the caller's floating-point modes. Every operation
-// is called through a wrapper that watches it, in each of these modes.
+// What no call may do: allocate, start a thread, change the caller's floating-point modes or the flags of
+// exceptions. Every operation is called through a wrapper that watches it, in each of these modes; and every one has
+// to be called.
 #include <cerrno>
 #include <cfenv>
 #include <cstdio>
@@ -8,6 +9,7 @@
 #include <new>
 
 #include "lathe/lathe.h"
+#include "tests/support/float_modes.h"
 
 // Allocation can be watched in glibc, whose own functions have a second name.
 #if defined(__GLIBC__)
@@ -15,10 +17,6 @@
 #define LATHE_TEST_INTERPOSES 1
 #else
 #define LATHE_TEST_INTERPOSES 0
-#endif
-
-#if defined(__SSE2__)
-#include <immintrin.h>
 #endif
 
 namespace {
@@ -69,40 +67,58 @@ int pthread_create(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*) n
 
 namespace {
 
-// The caller's modes: rounding, flush-to-zero, denormals-are-zero and which exceptions trap. Whether
-// exceptions have occurred is left out: arithmetic raises these flags.
-unsigned Modes() {
-#if defined(__SSE2__)
-  constexpr unsigned kFlags = 0x3F;
-  return _mm_getcsr() & ~kFlags;
-#else
-  return static_cast<unsigned>(std::fegetround());
-#endif
-}
+using lathe::test::FloatFlags;
+using lathe::test::FloatModes;
+
+// Of operations.def, by name.
+enum class Op {
+#define LATHE_OPERATION(result, name, parameters, arguments) name,
+#include "lathe/dispatch/operations.def"
+#undef LATHE_OPERATION
+  kCount
+};
+constexpr const char* kNames[] = {
+#define LATHE_OPERATION(result, name, parameters, arguments) #name,
+#include "lathe/dispatch/operations.def"
+#undef LATHE_OPERATION
+};
+int calls[static_cast<size_t>(Op::kCount)] = {};
 
 class Watch {
  public:
-  explicit Watch(const char* name) : name_(name), modes_(Modes()) { is_watched = true; }
+  // Call number `turn` of the operation: before it no flags are raised, or all, or some, so that raising and
+  // clearing are both seen.
+  Watch(const char* name, int turn) : name_(name), modes_(FloatModes::Current()) {
+    const std::vector<unsigned> some = lathe::test::SomeFloatFlags();
+    flags_ = some[static_cast<size_t>(turn) % some.size()];
+    lathe::test::SetFloatFlags(flags_);
+    is_watched = true;
+  }
   ~Watch() {
     is_watched = false;
-    if (Modes() == modes_) return;
-    std::printf("%s changed the floating-point modes from %x to %x\n", name_, modes_, Modes());
-    ++violations;
+    const unsigned modes = FloatModes::Current(), flags = FloatFlags();
+    if (modes != modes_) Report("modes", modes_, modes);
+    if (flags != flags_) Report("flags", flags_, flags);
   }
 
  private:
+  void Report(const char* what, unsigned before, unsigned after) const {
+    std::printf("%s changed the floating-point %s from %x to %x\n", name_, what, before, after);
+    ++violations;
+  }
+
   const char* name_;
-  unsigned modes_;
+  unsigned modes_, flags_;
 };
 
 // Every operation under its own name.
 namespace watched {
 using namespace lathe;
 #define LATHE_DEFAULT = {}
-#define LATHE_OPERATION(result, name, parameters, arguments) \
-  [[maybe_unused]] result name parameters {                  \
-    const Watch watch(#name);                                \
-    return ::lathe::name arguments;                          \
+#define LATHE_OPERATION(result, name, parameters, arguments)          \
+  [[maybe_unused]] result name parameters {                           \
+    const Watch watch(#name, calls[static_cast<size_t>(Op::name)]++); \
+    return ::lathe::name arguments;                                   \
   }
 #include "lathe/dispatch/operations.def"
 #undef LATHE_OPERATION
@@ -116,26 +132,31 @@ namespace ops = watched;
 
 namespace {
 
-bool ExerciseInModes(const char* name, int rounding, [[maybe_unused]] unsigned flush) {
-  std::printf("%s\n", name);
-#if defined(__SSE2__)
-  const unsigned before = _mm_getcsr();
-  _mm_setcsr(before | flush);
-#endif
-  std::fesetround(rounding);
+bool ExerciseIn(const FloatModes& modes) {
+  std::printf("%s\n", modes.name);
+  const unsigned before = modes.Enter();
   const bool ok = Exercise();
-  std::fesetround(FE_TONEAREST);
-#if defined(__SSE2__)
-  _mm_setcsr(before);
-#endif
+  FloatModes::Restore(before);
   return ok;
+}
+
+bool AllAreCalled() {
+  bool all = true;
+  for (size_t i = 0; i < static_cast<size_t>(Op::kCount); ++i) {
+    if (calls[i] > 0) continue;
+    std::printf("%s is never called\n", kNames[i]);
+    all = false;
+  }
+  return all;
 }
 
 // The watch itself sees what it is for.
 bool WatchSees() {
+  const unsigned inexact = lathe::test::SomeFloatFlags()[2];
   {
-    const Watch watch("this test");
+    const Watch watch("this test", 0);
     std::fesetround(FE_UPWARD);
+    lathe::test::SetFloatFlags(inexact);
 #if LATHE_TEST_INTERPOSES
     void* volatile memory = std::malloc(1);
     std::free(memory);
@@ -143,7 +164,7 @@ bool WatchSees() {
 #endif
   }
   std::fesetround(FE_TONEAREST);
-  const bool saw = violations == (LATHE_TEST_INTERPOSES ? 3 : 1);
+  const bool saw = violations == (LATHE_TEST_INTERPOSES ? 4 : 2);
   violations = 0;
   return saw;
 }
@@ -151,13 +172,11 @@ bool WatchSees() {
 }  // namespace
 
 int main() {
-  constexpr unsigned kFlushToZero = 0x8000, kDenormalsAreZero = 0x40;
   bool ok = WatchSees();
   if (!ok) std::printf("nothing is seen\n");
-  ok = ExerciseInModes("as it comes", FE_TONEAREST, 0) && ok;
-  ok = ExerciseInModes("denormals flushed", FE_TONEAREST, kFlushToZero | kDenormalsAreZero) && ok;
-  ok = ExerciseInModes("rounding up", FE_UPWARD, 0) && ok;
-  ok = ExerciseInModes("rounding towards zero", FE_TOWARDZERO, kFlushToZero) && ok;
+  ok = ExerciseIn({"as it comes", FE_TONEAREST, 0}) && ok;
+  for (const FloatModes& modes : lathe::test::AllFloatModes()) ok = ExerciseIn(modes) && ok;
+  ok = AllAreCalled() && ok;
   std::printf("%d violations\n", violations);
   return ok && violations == 0 ? 0 : 1;
 }

@@ -190,6 +190,8 @@ TEST_CASE("a compressor refuses wrong positions and sequences", "[compressor][va
          c.positions[0] = 8, c.positions[1] = 9, c.positions[2] = 10;
          c.args.transform.rope = {};
        }},
+      {"invalid argument: query_start_loc.extent[0] is 0, must be at least 1",
+       [](Call& c) { c.args.query_start_loc.extent[0] = 0; }},
       {"invalid argument: query_start_loc[0] is 1, must be 0", [](Call& c) { c.starts[0] = 1; }},
       {"invalid argument: query_start_loc[1] is -1, must be at least the entry before it, 0",
        [](Call& c) { c.starts[1] = -1; }},

@@ -146,6 +146,8 @@ TEST_CASE("logits refuse wrong pages and lengths", "[indexer][logits][validation
       {"index out of range: inputs.block_table[2] is -1, must be within 0 and "
        "inputs.cache.num_blocks - 1 = 5",
        [](Problem& p) { p.block_table[2] = -1; }},
+      {"invalid argument: inputs.query_start_loc.extent[0] is 0, must be at least 1",
+       [](Problem& p) { p.args.inputs.query_start_loc.extent[0] = 0; }},
       {"invalid argument: inputs.query_start_loc[0] is 1, must be 0",
        [](Problem& p) { p.query_start_loc[0] = 1; }},
       {"invalid argument: inputs.query_start_loc[1] is -1, must be at least the entry before it, 0",

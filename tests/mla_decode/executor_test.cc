@@ -3,6 +3,7 @@
 // counts.
 #include <catch2/catch_template_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
+#include <cstring>
 #include <thread>
 
 #include "support/mla_problem.h"
@@ -139,6 +140,30 @@ TEST_CASE("calls from inside an outer parallel region", "[mla_decode][A27]") {
     REQUIRE(statuses[i].ok());
     REQUIRE(SameBits(problems[i].Result(), expected));
   }
+}
+
+// Without this no number of threads could make it faster; how much faster they do is for benchmarks to say.
+TEST_CASE("one long sequence has even work for every thread, also of one head",
+          "[mla_decode][A28]") {
+  const int64_t heads = GENERATE(1, 16);
+  const size_t num_workers = GENERATE(1, 16, 32);
+  CAPTURE(heads, num_workers);
+  MlaProblem<bfloat16> problem({{heads, 512, 64}, {32768}});
+  // A part that has a task writes into the workspace.
+  size_t num_busy = 0;
+  const Status status =
+      problem.TryPlanned(num_workers, [&](const MlaDecodePlan& plan, Buffer workspace) {
+        const Guarded<std::byte> empty(workspace.bytes);
+        for (size_t ith = 0; ith < num_workers; ++ith) {
+          std::memcpy(workspace.data, empty.data(), empty.size());
+          const Status part = RunMlaDecodePart(plan, problem.args, workspace, ith, num_workers);
+          if (!part.ok()) return part;
+          num_busy += std::memcmp(workspace.data, empty.data(), empty.size()) != 0 ? 1 : 0;
+        }
+        return OkStatus();
+      });
+  REQUIRE(status.ok());
+  REQUIRE(num_busy == num_workers);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The same bits every time, of every operation: whatever runs the work, in whatever order, however often,
-// and whatever the caller's floating-point modes are; and these modes are the caller's.
+// and whatever the caller's floating-point modes are; and these modes, and the flags of exceptions, are the
+// caller's.
 #include <catch2/generators/catch_generators.hpp>
 #include <thread>
 
@@ -97,6 +98,32 @@ TEST_CASE("no operation changes the floating-point modes", "[reliability][modes]
       REQUIRE(FloatModes::Current() == before);
     }
   }
+}
+
+// Of whole calls build.watched shows it.
+TEST_CASE("no task leaves flags of exceptions on the thread that it is lent",
+          "[reliability][modes]") {
+  const Target target = LATHE_GENERATE_TARGET();
+  size_t num_shared = 0;  // operations that are large enough to be
+  for (const unsigned flags : SomeFloatFlags()) {
+    for (const Operation& operation : Operations(target)) {
+      INFO(operation.name << " on " << Name(target) << ", flags " << flags);
+      size_t num_tasks = 0, num_kept = 0;
+      auto watching = [&](size_t n, const auto& body) {
+        for (size_t task = 0; task < n; ++task) {
+          SetFloatFlags(flags);
+          body(task);
+          num_kept += FloatFlags() == flags ? 1 : 0;
+        }
+        num_tasks += n;
+      };
+      operation.run(CallableExecutor(watching, 3));
+      SetFloatFlags(0);
+      REQUIRE(num_kept == num_tasks);
+      num_shared += num_tasks > 0 ? 1 : 0;
+    }
+  }
+  REQUIRE(num_shared > Operations(target).size());  // of four times as many
 }
 
 TEST_CASE("flushed denormals change no bit where nothing is that small", "[reliability][modes]") {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The floating-point modes of the calling thread: rounding, and what becomes of denormals.
+// The floating-point environment of the calling thread: modes (rounding, what becomes of denormals, what
+// traps) and the flags of exceptions that have occurred.
 #ifndef LATHE_TESTS_SUPPORT_FLOAT_MODES_H_
 #define LATHE_TESTS_SUPPORT_FLOAT_MODES_H_
 
@@ -17,8 +18,7 @@ struct FloatModes {
   int rounding;
   unsigned flush;  // bits of MXCSR
 
-  // What operations have to leave as it is. The flags of exceptions are not part of it: arithmetic
-  // raises them.
+  // The flags of exceptions are not part of it.
   static unsigned Current() {
 #if defined(__SSE2__)
     constexpr unsigned kFlags = 0x3F;
@@ -52,6 +52,34 @@ struct FloatModes {
     return before == now ? entered : 0;
   }
 };
+
+// What exceptions have occurred, as bits that mean nothing else.
+inline unsigned FloatFlags() {
+#if defined(__SSE2__)
+  constexpr unsigned kFlags = 0x3F;
+  return _mm_getcsr() & kFlags;
+#else
+  return static_cast<unsigned>(std::fetestexcept(FE_ALL_EXCEPT));
+#endif
+}
+// Sets the flags to these, and no others.
+inline void SetFloatFlags(unsigned flags) {
+#if defined(__SSE2__)
+  constexpr unsigned kFlags = 0x3F;
+  _mm_setcsr((_mm_getcsr() & ~kFlags) | flags);
+#else
+  std::feclearexcept(FE_ALL_EXCEPT);
+  std::feraiseexcept(static_cast<int>(flags));
+#endif
+}
+// None, all, and one that arithmetic in range raises or not.
+inline std::vector<unsigned> SomeFloatFlags() {
+#if defined(__SSE2__)
+  return {0, 0x3F, 0x20, 0x01};
+#else
+  return {0, FE_ALL_EXCEPT, FE_INEXACT, FE_INVALID};
+#endif
+}
 
 // The last one flushes denormals and rounds to nearest.
 inline std::vector<FloatModes> AllFloatModes() {

@@ -4,6 +4,7 @@
 #define LATHE_DISPATCH_COMPRESSOR_CHECK_H_
 
 #include "lathe/compressor.h"
+#include "lathe/dispatch/batch.h"
 #include "lathe/dispatch/host_check.h"
 #include "lathe/dispatch/row_transform_check.h"
 #include "lathe/kernel/compress_batch.h"
@@ -88,25 +89,8 @@ inline Status CheckCompressorInputs(const CompressorArgs& args, const Compressor
 inline Status CheckSequences(const CompressorArgs& args) {
   const IndexView<1>& starts = args.query_start_loc;
   if (!IsGiven(starts)) return OkStatus();
-  LATHE_RETURN_IF_REFUSED(CheckIndices("query_start_loc", starts, {-1}));
-  if (starts.extent[0] < 1)
-    return Invalid("query_start_loc", ".extent").At(0).Is(0).Must("be at least", 1);
-  if (starts(0) != 0) return Invalid("query_start_loc").At(0).Is(starts(0)).Must("be", 0);
-  const int64_t last = starts.extent[0] - 1;
-  for (int64_t b = 0; b < last; ++b) {
-    if (starts(b + 1) >= starts(b)) continue;
-    return Invalid("query_start_loc")
-        .At(b + 1)
-        .Is(starts(b + 1))
-        .Must("be at least the entry before it,", starts(b));
-  }
-  if (starts(last) != NumTokens(args)) {
-    return Invalid("query_start_loc")
-        .At(last)
-        .Is(starts(last))
-        .Must("be positions.extent[0] =", NumTokens(args));
-  }
-  return OkStatus();
+  LATHE_RETURN_IF_REFUSED(CheckStartLocShape("query_start_loc", starts));
+  return CheckStartLoc("query_start_loc", starts, NumTokens(args), "be positions.extent[0] =");
 }
 
 inline Status CheckPosition(int64_t i, int64_t position) {

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "lathe/arch/float_flags.h"
 #include "lathe/base/executor.h"
 #include "lathe/dispatch/abi.h"
 
@@ -17,7 +18,8 @@ namespace LATHE_ABI {
 
 // body(item, lane) for every item in [0, num_items), handed out in order to at most `max_lanes` lanes that
 // run side by side; items of one lane run one after another. Whatever the pool does, the longest-first
-// order of the items is kept.
+// order of the items is kept. The caller's thread keeps its flags of exceptions (impl.h); here, those that it is
+// lent do.
 template <class Body>
 void ForEachItem(const Executor& executor, size_t max_lanes, int64_t num_items, const Body& body) {
   struct Shared {
@@ -28,6 +30,7 @@ void ForEachItem(const Executor& executor, size_t max_lanes, int64_t num_items, 
   const size_t lanes = (std::min)(
       {(std::max)(executor.num_workers, size_t{1}), max_lanes, static_cast<size_t>(num_items)});
   const auto lane_task = [](void* arg, size_t lane) {
+    const arch::KeepFloatFlags keep;
     auto& s = *static_cast<Shared*>(arg);
     for (int64_t item; (item = s.next.fetch_add(1, std::memory_order_relaxed)) < s.num_items;) {
       s.body(item, lane);

@@ -101,7 +101,7 @@ inline Status CheckRaggedArgs(const IndexerInputs& inputs, const IndexerShape& s
 
 inline Status CheckPagedArgs(const IndexerInputs& inputs, const IndexerShape& shape) {
   if (IsGiven(inputs.query_start_loc)) {
-    LATHE_RETURN_IF_REFUSED(CheckIndices("inputs.query_start_loc", inputs.query_start_loc, {-1}));
+    LATHE_RETURN_IF_REFUSED(CheckStartLocShape("inputs.query_start_loc", inputs.query_start_loc));
     LATHE_RETURN_IF_REFUSED(
         CheckQueryStartLoc("inputs.query_start_loc", inputs.query_start_loc, shape.num_tokens));
   }
