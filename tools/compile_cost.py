@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""compile_cost.py [--runs N] [--flags FLAGS] [COMPILER...]
+"""compile_cost.py [--runs N] [--flags FLAGS] [--only REGEX] [COMPILER...]
 
 What it costs to compile lathe, as a Markdown table: for each of the ways to include it and each compiler (g++ and
 clang++) seconds of one core (user and system, the least of N runs), peak memory and size of code with constants.
-Highway is taken from .deps/ or from the system. Measure on a quiet machine."""
+Highway is taken from .deps/ or from the system. --only: the rows whose name matches. Measure on a quiet machine."""
 
 import argparse
 import os
@@ -70,13 +70,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--flags", default="-O2")
+    parser.add_argument("--only", default="")
     parser.add_argument("compilers", nargs="*", metavar="COMPILER")
     options = parser.parse_args()
     compilers = options.compilers or [c for c in ("g++", "clang++") if shutil.which(c)]
     print("| " + " | ".join([f"translation unit, {options.flags}", *map(name_of, compilers)]) + " |")
     print("| --- " * (len(compilers) + 1) + "|")
     with tempfile.TemporaryDirectory() as folder:
-        for name, text, flags in UNITS:
+        for name, text, flags in (unit for unit in UNITS if re.search(options.only, unit[0])):
             cells = [measure(compiler, text, flags, options, pathlib.Path(folder)) for compiler in compilers]
             print("| " + " | ".join([name, *cells]) + " |", flush=True)
     return 0
