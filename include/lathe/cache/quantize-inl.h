@@ -22,9 +22,9 @@ HWY_NOINLINE void QuantizeTile(const From* HWY_RESTRICT x, int64_t n, float scal
         encode(Multiply<OneScale>{{hn::Set(F32(), 1.0f / scale)}});
       }
     } else if (AreCorrect(divisor.lanes)) {
-      Correct<OneScale> correct;
-      Invert(divisor.lanes, correct.upper.lanes, correct.lower.lanes);
-      encode(correct);
+      VF upper, lower;
+      Invert(divisor.lanes, upper, lower);
+      encode(Correct<OneScale>{{upper}, {lower}});
     } else {
       encode(Divide<OneScale>{divisor});
     }
