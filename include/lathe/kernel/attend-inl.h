@@ -252,7 +252,7 @@ class AttendBlock {
   }
 
   void AddResidual(DType type, KeyTile& tile, int64_t tokens, const SoftmaxState& state, float* o) {
-    if (call_->has_own_values && KeepFinite(type, tile)) {
+    if (call_->has_own_values && KeepFinite<A>(type, v_columns_, staged_values_, tile)) {
       engine_.LoadValues(tile, tokens, v_columns_);
     }
     for (int64_t r = 0; r < padded_rows_; r += Engine::kGroupRows) {
@@ -314,51 +314,11 @@ class AttendBlock {
     for (int64_t t = 0; t < tile.count; ++t) {
       const int64_t position = tile.begin + t;
       if (position >= all_see.begin && position < all_see.end) continue;
-      if (IsFiniteValue(type, tile.values[t])) continue;
+      if (IsFiniteValue<A>(type, tile.values[t], v_columns_)) continue;
       isolated_[count++] = {t, tile.values[t]};
       tile.values[t] = reinterpret_cast<const std::byte*>(zeros_);
     }
     return count;
-  }
-
-  bool IsFiniteValue(DType type, const std::byte* value) const {
-    bool is_finite = true;
-    VisitStored<A>(type, [&](auto stored) {
-      is_finite = IsFinite(reinterpret_cast<const decltype(stored)*>(value));
-    });
-    return is_finite;
-  }
-
-  // What a weight lost may be 0 or below, and would make a NaN of an infinite value that the weight itself carried
-  // where it belongs. (Values that are part of their key give a score of that kind, and need no care.)
-  bool KeepFinite(DType type, KeyTile& tile) const {
-    bool is_changed = false;
-    for (int64_t t = 0; t < tile.count; ++t) {
-      if (IsFiniteValue(type, tile.values[t])) continue;
-      Element* copy = staged_values_ + t * v_columns_;
-      VisitStored<A>(type, [&](auto stored) {
-        using Stored = decltype(stored);
-        const auto* value = reinterpret_cast<const Stored*>(tile.values[t]);
-        for (int64_t c = 0; c < v_columns_; ++c) {
-          const float x = ToFloat(value[c]);
-          copy[c] = x - x == 0.0f ? FromFloat<Element>(x) : Element{};
-        }
-      });
-      tile.values[t] = reinterpret_cast<const std::byte*>(copy);
-      is_changed = true;
-    }
-    return is_changed;
-  }
-
-  template <class Stored>
-  bool IsFinite(const Stored* row) const {
-    const F32 d;
-    VF acc = hn::Zero(d);
-    for (int64_t c = 0; c < v_columns_; c += kLanes) {
-      const VF v = LoadFloats(row + c);
-      acc = hn::Add(acc, hn::Sub(v, v));  // 0 where finite, else NaN
-    }
-    return hn::AllTrue(d, hn::Eq(acc, hn::Zero(d)));
   }
 
   void AddIsolated(DType type, const KeyTile& tile, int64_t count, const uint32_t* p,

@@ -55,6 +55,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 #include "lathe/kernel/tile_engine-inl.h"
 #endif
 #include "lathe/kernel/epilogue-inl.h"
+#include "lathe/kernel/finite-inl.h"
 #include "lathe/kernel/attend-inl.h"
 #include "lathe/kernel/indexer_heads-inl.h"
 #if HWY_TARGET == LATHE_TILE_TARGET

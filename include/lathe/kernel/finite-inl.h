@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values that are NaN or infinite.
+
+template <class Stored>
+bool IsFinite(const Stored* row, int64_t columns) {
+  const F32 d;
+  VF acc = hn::Zero(d);
+  for (int64_t c = 0; c < columns; c += kLanes) {
+    const VF v = LoadFloats(row + c);
+    acc = hn::Add(acc, hn::Sub(v, v));  // 0 where finite, else NaN
+  }
+  return hn::AllTrue(d, hn::Eq(acc, hn::Zero(d)));
+}
+
+// Whether all of a row of values is finite.
+template <class A>
+bool IsFiniteValue(DType type, const std::byte* value, int64_t columns) {
+  bool is_finite = true;
+  VisitStored<A>(type, [&](auto stored) {
+    is_finite = IsFinite(reinterpret_cast<const decltype(stored)*>(value), columns);
+  });
+  return is_finite;
+}
+
+// Rows of values that are not finite become copies, with zeros where they are not; whether there are any. `copies`: a row of
+// `columns` for each key. What a weight lost may be 0 or below, and would make a NaN of an infinite value that the
+// weight itself carried where it belongs. (Values that are part of their key give a score of that kind, and need
+// no care.)
+template <class A>
+bool KeepFinite(DType type, int64_t columns, typename A::Element* copies, KeyTile& tile) {
+  using Element = typename A::Element;
+  bool is_changed = false;
+  for (int64_t t = 0; t < tile.count; ++t) {
+    if (IsFiniteValue<A>(type, tile.values[t], columns)) continue;
+    Element* copy = copies + t * columns;
+    VisitStored<A>(type, [&](auto stored) {
+      const auto* value = reinterpret_cast<const decltype(stored)*>(tile.values[t]);
+      for (int64_t c = 0; c < columns; ++c) {
+        const float x = ToFloat(value[c]);
+        copy[c] = x - x == 0.0f ? FromFloat<Element>(x) : Element{};
+      }
+    });
+    tile.values[t] = reinterpret_cast<const std::byte*>(copy);
+    is_changed = true;
+  }
+  return is_changed;
+}
