@@ -9,6 +9,7 @@ if(NOT CMAKE_CXX_COMPILER)
 endif()
 if(NOT CMAKE_C_COMPILER)
   set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
+  set(CMAKE_C_FLAGS_INIT -fno-tree-vectorize) # GCC 12.2 ends in an internal error there
 endif()
 # This machine's own libraries are for another processor.
 set(CMAKE_FIND_USE_CMAKE_SYSTEM_PATH OFF)
