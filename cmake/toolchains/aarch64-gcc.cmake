@@ -4,6 +4,7 @@
 # run under qemu-user. Its CPU "max" has BF16; ctest also runs the choice of target on CPUs without.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu) # Clang does not say it
 if(NOT CMAKE_CXX_COMPILER)
   set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
 endif()
