@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decode on AMX: which calls use tiles, on fresh threads, and beside others that use tiles too.
+// Decode and indexer on AMX: which calls use tiles, on fresh threads, and beside others that use tiles too.
 #include "support/amx_emulator.h"
 
 #if LATHE_HAVE_AMX
@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "indexer/indexer_problem.h"
 #include "support/mla_problem.h"
 
 namespace lathe::test {
@@ -117,6 +118,26 @@ TEST_CASE("tiles multiply bf16 for more than 5 query rows of a sequence",
   problem.Run();
   REQUIRE((EmulatedInstructions() > before) == uses_tiles);
   // Float32 products are never made on tiles.
+  const uint64_t after = EmulatedInstructions();
+  problem.options.precision = Precision::kFloat32;
+  problem.Run();
+  REQUIRE(EmulatedInstructions() == after);
+}
+
+TEST_CASE("tiles score the heads of an indexer from 6 on", "[amx][indexer][emulated]") {
+  LATHE_NEEDS_AMX_TARGET();
+  if (HasRealAmx()) SKIP("nobody counts the CPU's own instructions");
+  const int64_t heads = GENERATE(1, 5, 6, 64);
+  CAPTURE(heads);
+  IndexerCase c;
+  c.heads = heads;
+  c.seq_lens = {67};
+  IndexerProblem problem(c);
+  problem.options.target = Target::kAmxBf16;
+  problem.options.precision = Precision::kBFloat16;
+  const uint64_t before = EmulatedInstructions();
+  problem.Run();
+  REQUIRE((EmulatedInstructions() > before) == (heads > 5));
   const uint64_t after = EmulatedInstructions();
   problem.options.precision = Precision::kFloat32;
   problem.Run();

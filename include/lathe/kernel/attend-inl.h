@@ -5,10 +5,11 @@
 //   for each split:  for each tile of keys (96 to 256), one key set after the other:
 //        KeyCursor -> row addresses     (this tile's and, for prefetching, the next one's)
 //        RowSource -> rows the engine reads (in place, or decoded once for all query rows)
-//        Score     -> S^T [token][row]
-//        MaskScores   where some row does not see some key
-//        Softmax   -> P, running m and l
-//        Accumulate-> O [row][column]
+//        for each group of rows (all of them, or as many as an engine keeps in L1):
+//          Score     -> S^T [token][row]
+//          MaskScores   where some row does not see some key
+//          Softmax   -> P, running m and l
+//          Accumulate-> O [row][column]
 //      fold the split into what came before (or store it)
 //   epilogue
 //

@@ -22,10 +22,10 @@ bool IsFiniteValue(DType type, const std::byte* value, int64_t columns) {
   return is_finite;
 }
 
-// Rows of values that are not finite become copies, with zeros where they are not; whether there are any. `copies`: a row of
-// `columns` for each key. What a weight lost may be 0 or below, and would make a NaN of an infinite value that the
-// weight itself carried where it belongs. (Values that are part of their key give a score of that kind, and need
-// no care.)
+// Rows of values that are not finite become copies, with zeros where they are not; whether there are
+// any. `copies`: a row of `columns` for each key. What a weight lost may be 0 or below, and would make
+// a NaN of an infinite value that the weight itself carried where it belongs. (Values that are part of
+// their key give a score of that kind, and need no care.)
 template <class A>
 bool KeepFinite(DType type, int64_t columns, typename A::Element* copies, KeyTile& tile) {
   using Element = typename A::Element;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// TileScores: keys as they lie times packed rows of queries, on the tile unit. Attention and the indexer score by it.
+// TileScores: keys as they lie times packed rows of queries, on the tile unit, for attention and the
+// indexer.
 //
 //   A: 16 rows of the cache, wherever 16 addresses have one stride (pages of 16 and more); else a copy of them
 //   B: queries, packed once a task:              [row tile][step][pair][row]
@@ -34,8 +35,8 @@ class TileScores {
     }
   }
 
-  // Rows 0, 1, ... go to the tiles from `first_tile` on, those that fill up the last one are zeros. load(row, to) writes
-  // a row; `staging` has room for 16 of padded width.
+  // Rows 0, 1, ... go to the tiles from `first_tile` on, those that fill up the last one are zeros.
+  // load(row, to) writes a row; `staging` has room for 16 of padded width.
   template <class LoadRow>
   void Pack(int64_t first_tile, int64_t num_rows, Element* staging, const LoadRow& load) {
     const int64_t words = row_bytes_ / static_cast<int64_t>(sizeof(uint32_t));
