@@ -55,7 +55,8 @@ struct FloatArithmetic {
     return weight;
   }
 
-  // Where value column c lies in a row of O.
+  // Where value column c lies in a row of O, which keeps runs of kColumnRun columns together.
+  static constexpr size_t kColumnRun = static_cast<size_t>(kLanes);
   static constexpr int64_t Position(int64_t c) { return c; }
 };
 
@@ -128,6 +129,7 @@ struct BFloat16Arithmetic {
     return ToFloat(bfloat16{static_cast<uint16_t>(token % 2 == 0 ? pair : pair >> 16)});
   }
 
+  static constexpr size_t kColumnRun = 4;
   static constexpr int64_t Position(int64_t c) {
     const int64_t in_group = c % (2 * kLanes);
     return c - in_group + (in_group / 4 % 2) * kLanes + in_group / 8 * 4 + in_group % 4;

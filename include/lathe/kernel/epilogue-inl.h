@@ -32,13 +32,15 @@ inline void FoldRow(RowState& acc, const RowState& part, int64_t v_columns) {
 template <class A>
 void ScaleRow(const float* HWY_RESTRICT o, float factor, int64_t v_columns,
               float* HWY_RESTRICT to) {
-  // Position() keeps runs of 4 columns (or single lanes) together.
-  using D4 = hn::CappedTag<float, 4>;
-  constexpr auto kRun = static_cast<int64_t>(HWY_MAX_LANES_D(D4));
-  const D4 d;
+  const hn::CappedTag<float, A::kColumnRun> d;
+  constexpr auto kRun = static_cast<int64_t>(HWY_MAX_LANES_D(decltype(d)));
+  constexpr int64_t kPeriod = 2 * kLanes;  // of Position()
   const auto vf = hn::Set(d, factor);
-  for (int64_t c = 0; c < v_columns; c += kRun) {
-    hn::Store(hn::Mul(hn::Load(d, o + A::Position(c)), vf), d, to + c);
+  for (int64_t c = 0; c < v_columns; c += kPeriod) {
+    LATHE_UNROLL
+    for (int64_t i = 0; i < kPeriod; i += kRun) {
+      hn::Store(hn::Mul(hn::Load(d, o + c + A::Position(i)), vf), d, to + c + i);
+    }
   }
 }
 
