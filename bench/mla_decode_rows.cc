@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// MlaDecode/heads:H/keys:S/batch:B/format:F/target:T/threads:N/cache:warm|cold[/q_len:Q][/dims:D-Dv]
+// MlaDecode/heads:H/keys:S/batch:B/format:F/target:T/threads:N/cache:warm|cold[/q_len:Q][/dims:D-Dv][/precision:bf16]
 //
 // One decode step of B sequences of S keys and Q queries each (1 where the name does not say); rows
 // are D wide, values Dv (DeepSeek's 576 and 512 where the name does not say). Query and output are
-// of the cache's type. Cold: every call reads the cache of another layer, in all more than four
+// of the cache's type. precision:bf16 is Precision::kBFloat16, where kAuto (all other rows) would multiply more: bfloat16
+// rows of up to 1024 keys; oneDNN's composition rounds like it. Cold: every call reads the cache of another layer, in all more than four
 // last-level caches; warm: always the same one, only where it fits into the last-level cache.
 //
 //   GFLOP/s           2 * B * Q * H * S * (D + Dv) / time, less what causality leaves out
@@ -41,18 +42,21 @@ struct Case {
   size_t threads;
   bool is_warm;
   int64_t q_len;
+  Precision precision;
 
   bool is_quantized() const {  // which comparators cannot read
     const auto is_same = [this](const NamedFormat& f) { return f.format == spec.format.format; };
     return std::any_of(std::begin(kQuantizedFormats), std::end(kQuantizedFormats), is_same);
   }
   DecodeCall call() const {
-    return {spec.shape(heads),
-            OptionsOf(target.target),
-            spec.batch,
-            q_len,
-            spec.format.activations,
-            threads};
+    DecodeCall call{spec.shape(heads),
+                    OptionsOf(target.target),
+                    spec.batch,
+                    q_len,
+                    spec.format.activations,
+                    threads};
+    call.options.precision = precision;
+    return call;
   }
   bool is_deepseek() const { return spec.head_dim == kHeadDim && spec.kv_lora_rank == kKvLoraRank; }
   std::string Name() const {
@@ -67,6 +71,7 @@ struct Case {
     if (!is_deepseek()) {
       suffix += "/dims:" + std::to_string(spec.head_dim) + "-" + std::to_string(spec.kv_lora_rank);
     }
+    if (precision == Precision::kBFloat16) suffix += "/precision:bf16";
     return name + suffix;
   }
 };
@@ -108,7 +113,7 @@ void RunRow(benchmark::State& state, const Case& c, Harness& harness, const Cach
   const auto key_bytes = static_cast<double>(spec.batch * spec.keys * spec.token_bytes());
   ReadProbe own(cache.Layer(0), static_cast<size_t>(cache.layer_bytes()));
   const double seconds = MeasureDecode(state, team, step, {pairs, key_bytes},
-                                       FlopLoopOf(c.target, spec.format.format, Precision::kAuto),
+                                       FlopLoopOf(c.target, spec.format.format, c.precision),
                                        c.is_warm ? own : harness.dram());
   if (harness.compares() && harness.IsBest(c.target) && !c.is_quantized()) {
     Compare(state, c, cache, step, team, seconds);
@@ -126,7 +131,8 @@ bool IsDefault(const Harness& harness, const Case& c) {
            harness.IsOneOrAll(c.threads);
   }
   const bool is_plain = c.spec.format.format != CacheFormat::kLatentFloat16 && c.is_deepseek() &&
-                        c.q_len == 1 && is_one_of(c.heads, {8, 16, 20, 64, 128}) &&
+                        c.q_len == 1 && c.precision == Precision::kAuto &&
+                        is_one_of(c.heads, {8, 16, 20, 64, 128}) &&
                         is_one_of(c.spec.keys, {4096, 32768, 131072});
   if (!is_plain || !harness.IsOneOrAll(c.threads)) return false;
   if (!harness.IsBest(c.target)) {
@@ -154,7 +160,12 @@ void RegisterMlaDecode(Harness& harness) {
       for (const size_t threads : harness.thread_counts()) {
         for (const int64_t heads : {1, 4, 5, 8, 12, 16, 20, 32, 64, 96, 128}) {
           for (const int64_t q_len : {1, 2, 4}) {
-            RegisterCase(harness, {spec, heads, target, threads, is_warm, q_len}, slot);
+            RegisterCase(harness, {spec, heads, target, threads, is_warm, q_len, Precision::kAuto},
+                         slot);
+            if (spec.format.format != CacheFormat::kLatentBFloat16 || spec.keys > 1024) continue;
+            RegisterCase(harness,
+                         {spec, heads, target, threads, is_warm, q_len, Precision::kBFloat16},
+                         slot);
           }
         }
       }
