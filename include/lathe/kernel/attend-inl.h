@@ -219,7 +219,7 @@ class AttendBlock {
                float* o) {
     const SetOfKeys<A>& set = sets_[tile.set];
     const int64_t tokens = RoundUp(tile.count, 2);
-    const DType type = set.source.value_type();
+    const DType type = set.source.row_type();
     const bool seen_by_all = set.IsSeenByAll(tile);
     const bool is_masked = tokens != tile.count || !seen_by_all;
     if (is_masked) FindMask(tile);

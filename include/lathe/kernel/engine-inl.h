@@ -69,23 +69,19 @@ class RegisterEngine {
   void StartTile(const RowSource<A>&, const KeyTile&, const KeyTile&) const {}
   void LoadValues(const KeyTile&, int64_t, int64_t) const {}
 
-  // A step may score up to kScoreTokens - 1 rows more than the tile has: they are zeros.
+  // Rows past those that the tile has are zeros.
   void Score(const RowSource<A>& source, const KeyTile& tile, const KeyTile& next, int64_t,
              float* s, int64_t s_stride) const {
-    const std::byte* widened[kScoreTokens];
-    for (int64_t t = 0; t < tile.count;) {
-      // Two tokens alone are bound by latency, yet cheaper than a padded step.
-      const bool is_short = tile.count - t <= 2;
-      const int64_t step = is_short ? 2 : kScoreTokens;
-      const std::byte* const* rows = source.LoadKeys(tile, next, t, step, widened);
-      const std::byte* const* ahead =
-          source.keys_in_place() && next.count > 0 ? next.rows + t : nullptr;
-      source.FetchValues(next, t, step);
-      const auto score =
-          is_short ? ScoreStep<A, 2, StoreScores> : ScoreStep<A, kScoreTokens, StoreScores>;
-      score(rows, ahead, q_, words_, num_rows_, StoreScores{s + t * s_stride, s_stride});
-      t += step;
-    }
+    const bool fetches = source.is_in_place() && next.count > 0;
+    const std::byte* const* rows = tile.rows;
+    const std::byte* const* ahead = fetches ? next.rows : nullptr;
+    VisitStored<A>(source.row_type(), [&](auto stored) {
+      ScoreKeys<A, decltype(stored)>(rows, ahead, source.scratch(), tile.count, q_, words_,
+                                     num_rows_, [&](int64_t t) {
+                                       source.FetchValues(next, t, kScoreTokens);
+                                       return StoreScores{s + t * s_stride, s_stride};
+                                     });
+    });
   }
 
   // `tokens` is a multiple of 2, `v_columns` of 64; values of the tile past the live ones are zeros.

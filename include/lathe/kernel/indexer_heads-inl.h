@@ -92,15 +92,11 @@ class RegisterHeads {
     const uint32_t* q = q_ + row * PackedWords();
     const int64_t count = end - begin;
     std::memset(sums, 0, static_cast<size_t>(RoundUp(count, kLanes) * kLanes) * sizeof(float));
-    for (int64_t t = 0; t < count;) {
-      const bool is_short = count - t <= 2;
-      const auto score =
-          is_short ? ScoreStep<A, 2, WeighRelu> : ScoreStep<A, kScoreTokens, WeighRelu>;
-      const std::byte* const* ahead = next != nullptr ? next->rows + begin + t : nullptr;
-      score(rows_ + begin + t, ahead, q, words_, num_heads_,
-            WeighRelu{weights, num_heads_, sums + t * kLanes});
-      t += is_short ? 2 : kScoreTokens;
-    }
+    const std::byte* const* ahead = next != nullptr ? next->rows + begin : nullptr;
+    ScoreKeys<A, typename A::Element>(rows_ + begin, ahead, nullptr, count, q, words_, num_heads_,
+                                      [&](int64_t t) {
+                                        return WeighRelu{weights, num_heads_, sums + t * kLanes};
+                                      });
   }
 
  private:

@@ -16,17 +16,6 @@
 // A cell's arithmetic knows neither its place in the tile nor its neighbours: every step adds up the words
 // of a key in the same order, and the tree adds the lanes of each key in the same pairs.
 
-// The sums over the lanes of kCount vectors, each in a lane of its own (kLanes / kCount lanes if fewer).
-template <int64_t kCount>
-LATHE_INLINE VF SumsOf(const float* vectors) {
-  if constexpr (kCount == 1) {
-    return hn::Load(F32(), vectors);
-  } else {
-    return AddNeighbours(SumsOf<kCount / 2>(vectors),
-                         SumsOf<kCount / 2>(vectors + kCount / 2 * kLanes));
-  }
-}
-
 // Scores of packed query rows, for whatever is to be done with them.
 template <class Heads>
 class IndexerScorer {
@@ -131,7 +120,7 @@ class IndexerScorer {
         }
         is_loaded = true;
       }
-      const bool fetches = is_first && source.keys_in_place() && next.count > 0;
+      const bool fetches = is_first && source.is_in_place() && next.count > 0;
       ScoreRow(r, fetches ? &next : nullptr, begin, end);
       emit(r, tile.begin + begin, end - begin, scores_);
     }
@@ -143,7 +132,10 @@ class IndexerScorer {
     heads_.Weigh(row, begin, end, next, weights_ + row * padded_heads_, sums_);
     const F32 d;
     for (int64_t t = 0; t < count; t += kLanes) {
-      const VF sums = SumsOf<kLanes>(sums_ + t * kLanes);
+      VF lanes[kLanes];
+      LATHE_UNROLL
+      for (int64_t i = 0; i < kLanes; ++i) lanes[i] = hn::Load(d, sums_ + (t + i) * kLanes);
+      const VF sums = SumsOf<kLanes>(lanes);
       hn::Store(hn::Mul(sums, hn::LoadU(d, scales_ + begin + t)), d, scores_ + t);
     }
   }

@@ -41,6 +41,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 #include "lathe/kernel/four_words-inl.h"
 #include "lathe/kernel/compress-inl.h"
 #include "lathe/kernel/arithmetic-inl.h"
+#include "lathe/kernel/key_words-inl.h"
 #include "lathe/kernel/score-inl.h"
 #include "lathe/kernel/softmax-inl.h"
 #include "lathe/kernel/accumulate-inl.h"

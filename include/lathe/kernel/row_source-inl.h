@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // RowSource: what stands between records in the cache and rows an engine can read. One of
 //
-//   in place   the records are such rows
-//   widened    P x V reads the records (16-bit, by the float32 engine); for the scores, the few rows of a
-//              step are widened into scratch that stays in L1, once for all query rows
+//   in place   the records are such rows, which includes those that the engine widens as it goes
 //   decoded    a tile of records is decoded, once for all query rows, into scratch rows of the engine's
 //              element type, padded with zero columns
 //
@@ -12,7 +10,7 @@
 // Where there is no P x V, rows are read in place or decoded, and a scale that a whole row shares may be
 // left out of the row: scores are multiplied by it.
 //
-// Widening whole tiles lost: writing and reading them back through L2 took 15 % of the time at 16 rows.
+// Widening whole tiles of 16-bit rows lost: writing and reading them back through L2 took 15 % of the time at 16 rows.
 
 using DecodeRowFn = void (*)(const std::byte* record, const std::byte* side, int64_t width,
                              std::byte* row);
@@ -42,7 +40,8 @@ class RowSource {
 
   // Columns of a row as the engine sees it, and what a record read in place must be a multiple of.
   static constexpr int64_t kColumns = 64;
-  static constexpr int64_t kInPlaceColumns = kScoreWords * A::kWordElements;
+  template <class Stored>
+  static constexpr int64_t kInPlaceColumns = kKeyWords<A, Stored>* A::kWordElements;
 
   static constexpr int64_t kRowsAhead = 8;
 
@@ -59,17 +58,15 @@ class RowSource {
         v_width_(call.has_own_values ? call.v_dim : 0),
         v_padded_(PaddedWidth(v_width_)),
         value_scratch_(value_scratch) {
-    const bool has_whole_vectors = call.qk_dim % kInPlaceColumns == 0 &&
-                                   call.v_dim % kColumns == 0 &&
-                                   (call.num_key_sets == 1 || width_ == padded_);
-    Init(call.keys[set].cache.format, tile_keys, [this, has_whole_vectors](auto tag) {
+    const bool may_be_in_place =
+        call.v_dim % kColumns == 0 && (call.num_key_sets == 1 || width_ == padded_);
+    Init(call.keys[set].cache.format, tile_keys, [this, may_be_in_place](auto tag) {
       using Format = typename decltype(tag)::Type;
       using Stored = typename Format::Element;
       if constexpr (A::template ReadsValues<Stored>()) {
-        if (has_whole_vectors) {
-          values_in_place_ = true;
-          value_type_ = kDTypeOf<Stored>;
-          keys_in_place_ = std::is_same_v<Stored, Element>;
+        if (may_be_in_place && width_ % kInPlaceColumns<Stored> == 0) {
+          is_in_place_ = true;
+          row_type_ = kDTypeOf<Stored>;
         }
       }
       decode_ = DecodeRowBytes<Format, Element>;
@@ -81,32 +78,34 @@ class RowSource {
       : width_(width), padded_(PaddedWidth(width)), scratch_(scratch) {
     Init(format, tile_keys, [this](auto tag) {
       using Format = typename decltype(tag)::Type;
-      keys_in_place_ =
-          std::is_same_v<typename Format::Element, Element> && width_ % kInPlaceColumns == 0;
-      values_in_place_ = keys_in_place_;
+      is_in_place_ = std::is_same_v<typename Format::Element, Element> &&
+                     width_ % kInPlaceColumns<Element> == 0;
       decode_ = DecodeUnscaledBytes<Format, Element>;
       if constexpr (detail::kHasRowScale<Format>) row_scale_ = RowScaleOf<Format>;
     });
   }
 
-  int64_t words() const { return (values_in_place_ ? width_ : padded_) / A::kWordElements; }
+  int64_t words() const { return (is_in_place_ ? width_ : padded_) / A::kWordElements; }
 
-  // The type of a tile's rows as P x V reads them, after Load.
-  DType value_type() const { return value_type_; }
+  // The type of a tile's rows after Load.
+  DType row_type() const { return row_type_; }
 
-  // Whether the score kernel reads the cache itself, and so is the one to fetch the next tile's rows.
-  bool keys_in_place() const { return keys_in_place_; }
+  // Whether the engine reads the cache itself, and so is the one to fetch the next tile's keys.
+  bool is_in_place() const { return is_in_place_; }
+
+  // Room for a tile of rows, which the engine may use while they are in place.
+  float* scratch() const { return reinterpret_cast<float*>(scratch_); }
 
   // What rows for scores alone leave out of row t.
   float RowScale(const KeyTile& tile, int64_t t) const {
     return row_scale_ != nullptr ? row_scale_(tile.sides[t]) : 1.0f;
   }
 
-  // Makes tile.values readable for P x V. The rows ahead are for the first tile of a split, which nobody has fetched.
+  // Makes the tile's rows readable for the engine. The rows ahead are for the first tile of a split, which nobody has fetched.
   // Zen 4, one thread, 2048 random keys of fp8_ds_mla, 16 heads: 398 ns a key without prefetching, 270 with the next
   // tile's rows alone, 244 with both.
   void Load(KeyTile& tile, const KeyTile& next) const {
-    if (values_in_place_) return;
+    if (is_in_place_) return;
     for (int64_t t = 0; t < tile.count; ++t) {
       tile.Prefetch(t + kRowsAhead);
       next.Prefetch(t);
@@ -121,26 +120,15 @@ class RowSource {
 
   // While keys [t, t + n) are scored: the next tile's values, which no score reads.
   LATHE_INLINE void FetchValues(const KeyTile& next, int64_t t, int64_t n) const {
-    if (!has_own_values_ || !values_in_place_) return;
+    if (!has_own_values_ || !is_in_place_) return;
     for (int64_t i = 0; i < n; ++i) next.PrefetchValue(t + i);
-  }
-
-  // Rows [t, t + n) of a loaded tile as the score kernel reads them; `to` has room for n.
-  const std::byte* const* LoadKeys(const KeyTile& tile, const KeyTile& next, int64_t t, int64_t n,
-                                   const std::byte** to) const {
-    if (keys_in_place_ || !values_in_place_) return tile.rows + t;
-    for (int64_t i = 0; i < n; ++i) {
-      next.Prefetch(t + i);
-      to[i] = t + i < tile.count ? Decode(tile.rows[t + i], nullptr, i) : tile.rows[t + i];
-    }
-    return to;
   }
 
  private:
   template <class Choose>
   void Init(CacheFormat format, int64_t tile_keys, const Choose& choose) {
     VisitFormat(format, choose);
-    if (values_in_place_) return;
+    if (is_in_place_) return;
     for (int64_t t = 0; t < tile_keys; ++t) {
       for (int64_t c = width_; c < padded_; ++c) scratch_[t * padded_ + c] = Element{};
       for (int64_t c = v_width_; c < v_padded_; ++c) value_scratch_[t * v_padded_ + c] = Element{};
@@ -160,9 +148,8 @@ class RowSource {
   int64_t v_width_ = 0;  // of own values
   int64_t v_padded_ = 0;
   Element* value_scratch_ = nullptr;
-  bool values_in_place_ = false;
-  bool keys_in_place_ = false;
-  DType value_type_ = kDTypeOf<Element>;
+  bool is_in_place_ = false;
+  DType row_type_ = kDTypeOf<Element>;
   DecodeRowFn decode_ = nullptr;
   float (*row_scale_)(const std::byte* side) = nullptr;
 };

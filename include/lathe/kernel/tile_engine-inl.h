@@ -45,7 +45,7 @@ class TileEngine {
 
   void StartTile(const RowSource<Arithmetic>& source, const KeyTile& tile, const KeyTile& next) {
     fetcher_ = {};
-    if (source.keys_in_place()) Fetch(next, tile.count);
+    if (source.is_in_place()) Fetch(next, tile.count);
     scores_.FindRuns(tile.rows, tile.count, runs_);
     source.FetchValues(next, 0, tile.count);
   }
