@@ -65,6 +65,12 @@ LATHE_INLINE V16 SubnormalCodes(V16 origin, V16 magnitude) {
   return hn::OddEven(hn::BitCast(d, odd_sum), hn::BitCast(d, hn::Add(even, anchor)));
 }
 
+// The low bytes.
+LATHE_INLINE hn::Vec<U8x4> PackLower(const V16 (&v)[2]) {
+  const U8x4 d;
+  return hn::ConcatEven(d, hn::BitCast(d, v[1]), hn::BitCast(d, v[0]));
+}
+
 // Codes of any numbers less the least normal one, in the low bytes, without signs.
 template <class Code>
 LATHE_INLINE void EncodeAny(const V16 (&origins)[2], const V16 (&bits)[2], V16 (&codes)[2]) {
@@ -111,6 +117,46 @@ LATHE_INLINE void EncodeFitting(const V16 (&origins)[2], const V16 (&bits)[2], V
   }
 }
 
+// The same as EncodeAny by tables, but whole codes, as bytes: integers only, and subnormals cost a lookup.
+// Where a table of 64 bytes is one instruction, and the last bit kept and those dropped are 6 at most.
+template <class Code>
+constexpr bool kEncodesByTables = HWY_ARCH_X86&& HWY_TARGET <= HWY_AVX3_DL&& kDropped<Code> < 6;
+template <class Code>
+LATHE_INLINE hn::Vec<U8x4> EncodeByTables(const V16 (&origins)[2], const V16 (&bits)[2]) {
+  const U16x2 d;
+  const U8x4 d8;
+  constexpr uint32_t kSteps = detail::kSubnormalSteps<Code>;
+  // From half of the least code to the origin, and to the largest numbers that need not be cut.
+  constexpr uint32_t kToOrigin = (kSteps << kDropped<Code>)-kHalfLess1<Code>;
+  constexpr uint32_t kNormal = detail::FormatOf<Code>::kLargest - kLeastCode<Code>;
+  constexpr uint32_t kLimit = ((kNormal + kSteps) << kDropped<Code>)+kHalfLess1<Code>;
+  V16 above[2], steps[2];
+  LATHE_UNROLL
+  for (int i = 0; i < 2; ++i) {
+    const V16 half = hn::Sub(origins[i], hn::Set(d, static_cast<uint16_t>(kToOrigin)));
+    above[i] = hn::SaturatedSub(hn::And(bits[i], hn::Set(d, uint16_t{0x7FFF})), half);
+    steps[i] = hn::ShiftRight<kDropped<Code>>(above[i]);
+  }
+  const auto look_up = [d8](const uint8_t* table, hn::Vec<U8x4> index) {
+    const auto in_table = hn::And(index, hn::Set(d8, uint8_t{63}));
+    return hn::TableLookupLanes(hn::Load(d8, table), hn::IndicesFromVec(d8, in_table));
+  };
+  const auto& tables = detail::kRoundingTables<Code>;
+  const auto step = PackLower(steps), last = PackLower(above);
+  const auto normal = hn::Add(step, look_up(tables.normal, last));
+  const auto subnormal = look_up(tables.subnormal, hn::Or(step, look_up(tables.inexact, last)));
+  const auto is_subnormal = hn::Lt(step, hn::Set(d8, uint8_t{kSteps}));
+  auto codes = hn::IfThenElse(is_subnormal, subnormal, normal);
+  // Last, so that compilers set constants before the loop.
+  const auto limit = hn::Set(d, static_cast<uint16_t>(kLimit));
+  if (HWY_UNLIKELY(!hn::AllFalse(d, hn::Gt(hn::Max(above[0], above[1]), limit)))) {
+    V16 any[2];
+    EncodeAny<Code>(origins, bits, any);
+    codes = hn::Add(PackLower(any), hn::Set(d8, uint8_t{kLeastCode<Code>}));
+  }
+  return codes;
+}
+
 // Whether a branch may decide if there are other than normal codes. Where a scale does not fit they come
 // often enough not to be foreseen (fp8_e4m3 of normal numbers by 1: twice the time), and e2m1
 // has few codes that are not subnormal.
@@ -122,22 +168,31 @@ template <class Code, bool kFits>
 LATHE_INLINE hn::Vec<U8x4> EncodeColumns(const V16 (&origins)[2], const V16 (&bits)[2]) {
   using F = detail::FormatOf<Code>;
   const U8x4 d;
-  V16 codes[2];
-  if constexpr (kIsSeldomSubnormal<Code, kFits>) {
-    EncodeFitting<Code>(origins, bits, codes);
+  constexpr bool kIsFitting = kIsSeldomSubnormal<Code, kFits>;
+  constexpr bool kIsWhole = kEncodesByTables<Code> && !kIsFitting;
+  hn::Vec<U8x4> code;
+  if constexpr (kIsWhole) {
+    code = EncodeByTables<Code>(origins, bits);
   } else {
-    EncodeAny<Code>(origins, bits, codes);
+    V16 codes[2];
+    if constexpr (kIsFitting) {
+      EncodeFitting<Code>(origins, bits, codes);
+    } else {
+      EncodeAny<Code>(origins, bits, codes);
+    }
+    code = PackLower(codes);
   }
-  const auto code = hn::ConcatEven(d, hn::BitCast(d, codes[1]), hn::BitCast(d, codes[0]));
   auto sign = hn::ConcatOdd(d, hn::BitCast(d, bits[1]), hn::BitCast(d, bits[0]));
   if constexpr (F::kSign == 0x08) {
     sign = hn::BitCast(d, hn::ShiftRight<4>(hn::BitCast(U16x2(), sign)));
   }
-  const auto least = hn::Set(d, static_cast<uint8_t>(kLeastCode<Code>));
+  [[maybe_unused]] const auto least = hn::Set(d, static_cast<uint8_t>(kLeastCode<Code>));
   const auto mask = hn::Set(d, static_cast<uint8_t>(F::kSign));
   if constexpr (F::kNanReplacesNegativeZero) {
-    const auto magnitude = hn::Add(code, least);
-    return hn::OrAnd(magnitude, hn::IfThenZeroElse(hn::Eq(magnitude, hn::Zero(d)), sign), mask);
+    if constexpr (!kIsWhole) code = hn::Add(code, least);
+    return hn::OrAnd(code, hn::IfThenZeroElse(hn::Eq(code, hn::Zero(d)), sign), mask);
+  } else if constexpr (kIsWhole) {
+    return hn::OrAnd(code, sign, mask);
   } else {
     return hn::Add(code, hn::OrAnd(least, sign, mask));
   }
