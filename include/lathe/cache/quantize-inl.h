@@ -306,15 +306,18 @@ LATHE_INLINE void E2m1Scales(const TileAmax<kTiles>& amax, float8_e4m3fn* scales
   const F32 df;
   static_assert(kTiles % kLanes == 0);
   constexpr int64_t kPadded = RoundUp(kTiles, kColumns);
-  HWY_ALIGN float clamped[kPadded] = {};
+  HWY_ALIGN float clamped[kPadded];
   float8_e4m3fn codes[kPadded];
+  std::fill(clamped + kTiles, clamped + kPadded, 1.0f);
   for (int64_t i = 0; i < kTiles; i += kLanes) {
     const VF max = hn::BitCast(df, hn::Load(U32(), amax.bits + i));
     const VF exact = hn::Div(max, hn::Set(df, kLargestE2m1));
     const VF scale = hn::Min(hn::Max(exact, hn::Set(df, 0x1p-9f)), hn::Set(df, kLargestE4m3));
     hn::Store(hn::IfThenElse(hn::Lt(max, hn::Inf(df)), scale, hn::NaN(df)), df, clamped + i);
   }
-  QuantizeTile<float8_e4m3fn>(clamped, kPadded, 1.0f, reinterpret_cast<std::byte*>(codes));
+  EncodeVectors<float8_e4m3fn, false, true>(clamped, kPadded,
+                                            Multiply<OneScale>{{hn::Set(df, 1.0f)}},
+                                            reinterpret_cast<std::byte*>(codes));
   std::memcpy(scales, codes, kTiles * sizeof(codes[0]));
 #else
   for (int64_t i = 0; i < kTiles; ++i) scales[i] = E2m1Scale(amax.At(i));
