@@ -85,8 +85,8 @@ class WidenedKeys {
     LATHE_UNROLL
     for (int t = 0; t < kTokens; ++t) {
       LATHE_UNROLL
-      for (int64_t i = word; i < word + kStep; i += kLanes) {
-        hn::StoreU(LoadFloats(rows_[t] + i), F32(), scratch_ + t * words_ + i);
+      for (int64_t i = 0; i < kStep; i += kLanes) {
+        hn::StoreU(LoadFloats(rows_[t] + word + i), F32(), scratch_ + t * words_ + word + i);
       }
     }
   }
