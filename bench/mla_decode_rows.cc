@@ -3,8 +3,9 @@
 //
 // One decode step of B sequences of S keys and Q queries each (1 where the name does not say); rows
 // are D wide, values Dv (DeepSeek's 576 and 512 where the name does not say). Query and output are
-// of the cache's type. precision:bf16 is Precision::kBFloat16, where kAuto (all other rows) would multiply more: bfloat16
-// rows of up to 1024 keys; oneDNN's composition rounds like it. Cold: every call reads the cache of another layer, in all more than four
+// of the cache's type. precision:bf16 is Precision::kBFloat16, for bfloat16 rows of up to 1024 keys,
+// where kAuto (all other rows) multiplies more; oneDNN's composition rounds like it.
+// Cold: every call reads the cache of another layer, in all more than four
 // last-level caches; warm: always the same one, only where it fits into the last-level cache.
 //
 //   GFLOP/s           2 * B * Q * H * S * (D + Dv) / time, less what causality leaves out

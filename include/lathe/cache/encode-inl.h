@@ -158,7 +158,7 @@ LATHE_INLINE hn::Vec<U8x4> EncodeByTables(const V16 (&origins)[2], const V16 (&b
 }
 
 // Whether a branch may decide if there are other than normal codes. Where a scale does not fit they come
-// often enough not to be foreseen (fp8_e4m3 of normal numbers by 1: twice the time), and e2m1
+// often enough not to be foreseen (fp8_e4m3 of normal numbers by 1 took twice the time), and e2m1
 // has few codes that are not subnormal.
 template <class Code, bool kFits>
 constexpr bool kIsSeldomSubnormal = kFits&& std::is_same_v<Code, float8_e4m3fn>;
