@@ -15,14 +15,16 @@ MAY_INCLUDE = {
     "base": {"base"},
     "op": {"base", "op"},
     "cache": {"base", "cache"},
-    "cache, target section": {"base", "cache", "arch", "hwy"},
+    "cache, target section": {"base", "cache", "arch", "simd", "hwy"},
     "ref": {"base", "op", "cache", "ref"},
     "easy": {"base", "op"},
     "capi": {"base", "op", "cache", "capi"},
     "arch": {"base"},
-    "kernel": {"base", "op", "cache", "arch", "kernel", "hwy"},
+    "simd": {"base", "arch", "simd", "hwy"},
+    "kernel": {"base", "op", "cache", "arch", "simd", "kernel", "hwy"},
     "dispatch": {"base", "op", "cache", "arch", "kernel", "dispatch", "hwy"},
-    "entry": {"base", "op", "cache", "arch", "kernel", "dispatch", "hwy"},
+    "host": {"base", "op", "cache", "arch", "kernel", "dispatch", "host", "hwy"},
+    "entry": {"base", "op", "cache", "arch", "kernel", "dispatch", "host", "hwy"},
     "example": {"base", "op", "easy", "ref", "cache", "capi", "entry", "hwy"},
 }
 # Headers directly in include/lathe/ that are not operations.
@@ -34,21 +36,21 @@ HEAVY = r"(iostream|fstream|sstream|string|vector|map|unordered_map|functional|t
 LIGHT = {"base", "op", "cache", "capi"}
 
 FORBIDDEN = [  # layers, pattern over code without comments and strings, rule
-    ({"base", "op", "cache", "arch", "kernel", "dispatch", "capi", "entry"}, r"\bthrow\b",
+    ({"base", "op", "cache", "arch", "simd", "kernel", "dispatch", "host", "capi", "entry"}, r"\bthrow\b",
      "errors are Status, nothing throws"),
-    ({"base", "op", "cache", "arch", "kernel", "dispatch", "capi", "entry"},
+    ({"base", "op", "cache", "arch", "simd", "kernel", "dispatch", "host", "capi", "entry"},
      r"\b(abort|exit|terminate|assert)\s*\(", "the library never ends the process"),
-    ({"base", "op", "cache", "kernel", "dispatch", "capi", "entry"}, r"\b(secure_)?getenv\s*\(",
+    ({"base", "op", "cache", "simd", "kernel", "dispatch", "host", "capi", "entry"}, r"\b(secure_)?getenv\s*\(",
      "the environment is read by tests, benchmarks and examples only"),
-    ({"base", "op", "cache", "arch", "kernel", "dispatch", "capi", "entry"},
+    ({"base", "op", "cache", "arch", "simd", "kernel", "dispatch", "host", "capi", "entry"},
      r"\bnew\s+[A-Za-z_:]|\b(malloc|calloc|realloc|aligned_alloc)\s*\(|\bstd::(vector|string)\b",
      "memory comes from the caller"),
-    ({"op", "cache", "arch", "kernel", "dispatch", "capi", "entry"}, r"\bstd::(thread|async)\b|#\s*pragma omp",
+    ({"op", "cache", "arch", "simd", "kernel", "dispatch", "host", "capi", "entry"}, r"\bstd::(thread|async)\b|#\s*pragma omp",
      "the library makes no thread"),
-    ({"kernel"}, r"\bExecutor\b|\bStatus\b", "kernels neither schedule nor validate"),
+    ({"simd", "kernel"}, r"\bExecutor\b|\bStatus\b", "kernels neither schedule nor validate"),
     ({"op", "base", "capi"}, r"\bHWY_\w+", "no Highway here"),
     (set(MAY_INCLUDE) - {"example"}, r"\busing\s+namespace\b", "no using namespace in a header"),
-    (set(MAY_INCLUDE) - {"example", "entry", "dispatch"}, r"\bnamespace\s*\{",
+    (set(MAY_INCLUDE) - {"example", "entry", "dispatch", "host"}, r"\bnamespace\s*\{",
      "no anonymous namespace in a header"),
 ]
 

@@ -7,7 +7,7 @@
 The list (tests/mutations.list) says what to change and which tests are expected to notice:
 
     [name] what the change stands for
-    file: kernel/visibility.h                   below include/lathe
+    file: kernel/keys/visibility.h                   below include/lathe
     tests: [mla_decode][window]                 a Catch2 test specification
     - a line as it is
     + a line as it becomes                      any number of both; together they are one place

@@ -23,7 +23,7 @@
 #include <type_traits>
 
 #include "lathe/arch/float_flags.h"
-#include "lathe/dispatch/host.h"
+#include "lathe/host/operations.h"
 #include "lathe/lathe.h"
 
 namespace lathe {

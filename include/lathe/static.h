@@ -32,7 +32,7 @@
 #define LATHE_STATIC_ONLY 1
 
 #include "lathe/arch/float_flags.h"
-#include "lathe/dispatch/host.h"
+#include "lathe/host/operations.h"
 #include "lathe/lathe.h"
 
 namespace lathe {

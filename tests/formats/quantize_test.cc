@@ -12,7 +12,7 @@
 #include "lathe/cache/code_tables.h"
 #include "lathe/cache/formats.h"
 #include "lathe/kernel/kernel_table.h"
-#include "lathe/kernel/visibility.h"
+#include "lathe/kernel/keys/visibility.h"
 
 // Not for vectors of SVE, which have no size.
 #define HWY_DISABLED_TARGETS HWY_ALL_SVE
@@ -28,8 +28,8 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // clang-format off
-#include "lathe/kernel/vector-inl.h"
-#include "lathe/kernel/convert-inl.h"
+#include "lathe/simd/vector-inl.h"
+#include "lathe/simd/convert-inl.h"
 #include "lathe/cache/token_row-inl.h"
 #include "lathe/cache/decode-inl.h"
 #include "lathe/cache/quantize-inl.h"

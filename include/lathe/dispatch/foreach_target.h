@@ -23,10 +23,10 @@
 #include "lathe/cache/code_tables.h"
 #include "lathe/cache/formats.h"
 #include "lathe/dispatch/abi.h"
-#include "lathe/kernel/indexer_visibility.h"
+#include "lathe/kernel/indexer/visibility.h"
 #include "lathe/kernel/kernel_table.h"
-#include "lathe/kernel/topk_row.h"
-#include "lathe/kernel/visibility.h"
+#include "lathe/kernel/keys/visibility.h"
+#include "lathe/kernel/topk/row.h"
 
 #ifndef LATHE_DISABLED_TARGETS
 #define LATHE_DISABLED_TARGETS 0

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// What attention refuses of options, limits and sizes, whichever keys it is over.
+#ifndef LATHE_HOST_ATTEND_CHECK_H_
+#define LATHE_HOST_ATTEND_CHECK_H_
+
+#include <cmath>
+
+#include "lathe/host/check.h"
+#include "lathe/host/engine_choice.h"
+#include "lathe/mla_decode.h"
+
+namespace lathe {
+namespace detail {
+namespace LATHE_ABI {
+
+inline Status CheckDim(const char* name, int64_t value, int64_t least) {
+  if (value < least) return Invalid(name).Is(value).Must("be at least", least);
+  if (value > kMaxDim) return Invalid(name).Is(value).Must("be at most", kMaxDim);
+  return OkStatus();
+}
+
+// Of MlaDecodeOptions and PrefillOptions.
+template <class Options>
+Status CheckOptions(const Options& options) {
+  const float scale = options.softmax_scale;
+  if (!(scale > 0.0f) || !std::isfinite(scale)) {
+    return Invalid("options.softmax_scale")
+        .IsReal(static_cast<double>(scale))
+        .Must("be finite and above 0 (it has no default)");
+  }
+  if (options.split_tokens < 1) {
+    return Invalid("options.split_tokens").Is(options.split_tokens).Must("be at least", 1);
+  }
+  return CheckPrecision(options.precision);
+}
+
+// Workers that a plan may be made for: within it, sums of work times workers cannot overflow.
+constexpr size_t kMaxWorkers = 65536;
+// Keys of one sequence.
+constexpr int64_t kMaxKeys = int64_t{1} << 40;
+
+inline Status CheckWorkers(const char* name, size_t num_workers) {
+  if (num_workers < 1) return Invalid(name).Is(0).Must("be at least", 1);
+  if (num_workers > kMaxWorkers) {
+    const bool fits = num_workers <= static_cast<size_t>(kLargest);
+    return Invalid(name)
+        .Is(fits ? static_cast<int64_t>(num_workers) : kLargest)
+        .Must("be at most", static_cast<int64_t>(kMaxWorkers));
+  }
+  return OkStatus();
+}
+
+inline Status CheckLimits(const MlaDecodeLimits& limits) {
+  LATHE_RETURN_IF_REFUSED(CheckDim("limits.max_num_seqs", limits.max_num_seqs, 1));
+  LATHE_RETURN_IF_REFUSED(CheckDim("limits.max_num_tokens", limits.max_num_tokens, 1));
+  if (limits.max_seq_len < 1) {
+    return Invalid("limits.max_seq_len").Is(limits.max_seq_len).Must("be at least", 1);
+  }
+  if (limits.max_seq_len > kMaxKeys) {
+    return Invalid("limits.max_seq_len").Is(limits.max_seq_len).Must("be at most", kMaxKeys);
+  }
+  return CheckWorkers("limits.num_workers", limits.num_workers);
+}
+
+// Query rows times keys of a step: more than any machine computes in a day, and so little that sums
+// of work, times a few for each of 65536 workers, cannot overflow.
+constexpr int64_t kMaxWork = int64_t{1} << 44;
+
+struct NamedRange {
+  const char* name;
+  ByteRange range;
+};
+
+// No output may touch an input.
+inline Status CheckApart(const NamedRange& input, ByteRange out, ByteRange lse) {
+  if (Overlap(input.range, out)) return Invalid(input.name).Must("not overlap out");
+  if (Overlap(input.range, lse)) return Invalid(input.name).Must("not overlap lse");
+  return OkStatus();
+}
+
+// out [T, H, Dv] and, where it is given, lse [T, H].
+inline Status CheckResults(const Out<3>& out, const View<float, 2>& lse, int64_t num_heads,
+                           int64_t v_dim, bool needs_data) {
+  const int64_t num_tokens = out.extent[0];
+  const int64_t expected[3] = {num_tokens, num_heads, v_dim};
+  for (int64_t dim = 0; dim < 3; ++dim) {
+    LATHE_RETURN_IF_REFUSED(CheckExtent("out", dim, out.extent[dim], expected[dim]));
+  }
+  LATHE_RETURN_IF_REFUSED(CheckTensor("out", out, {needs_data && num_tokens > 0, true}));
+  if (!IsGiven(lse)) return OkStatus();
+  return CheckFloats("lse", lse, {num_tokens, num_heads}, needs_data);
+}
+
+}  // namespace LATHE_ABI
+}  // namespace detail
+}  // namespace lathe
+
+#endif  // LATHE_HOST_ATTEND_CHECK_H_

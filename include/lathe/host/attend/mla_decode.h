@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dense and sparse paged MLA decode: sizes, plan, run.
+#ifndef LATHE_HOST_ATTEND_MLA_DECODE_H_
+#define LATHE_HOST_ATTEND_MLA_DECODE_H_
+
+#include "lathe/host/attend/mla_decode_lengths.h"
+#include "lathe/host/attend/run.h"
+#include "lathe/host/engine_choice.h"
+
+namespace lathe {
+namespace detail {
+namespace LATHE_ABI {
+
+struct Plan : AttendPlan {
+  MlaShape mla;
+  MlaDecodeOptions options;
+  DType query_dtype;
+  DType rope_dtype;
+  int num_key_sets;
+  CacheFormat formats[kMaxKeySets];
+};
+
+inline const Plan& PlanOf(const MlaDecodePlan& plan) { return reinterpret_cast<const Plan&>(plan); }
+
+inline Target PlanTarget(const MlaDecodePlan& plan) noexcept { return PlanOf(plan).target; }
+inline size_t PlanWorkspaceBytes(const MlaDecodePlan& plan) noexcept {
+  return PlanOf(plan).workspace_bytes;
+}
+
+inline DType QueryDType(const MlaDecodeArgs& args) {
+  return args.q.extent[2] > 0 ? args.q.dtype : args.q_nope.dtype;
+}
+
+// Of the query's rope part; a whole query is of one type.
+inline DType RopeDType(const MlaDecodeArgs& args) {
+  return args.q_pe.extent[2] > 0 ? args.q_pe.dtype : QueryDType(args);
+}
+
+// Of two caches, the one that permits less decides.
+inline Engine EngineFor(const KernelTable& kernels, const MlaDecodeOptions& options,
+                        const MlaDecodeArgs& args) {
+  const bool is_bf16_query =
+      QueryDType(args) == DType::kBFloat16 && RopeDType(args) == DType::kBFloat16;
+  BFloat16Rows rows = BFloat16Rows::kExact;
+  for (const NamedKeys& set : KeySetsOf(args)) {
+    rows = (std::min)(rows, BFloat16RowsOf(set.keys.cache.format));
+  }
+  return ChooseEngine(kernels.native_bf16, options.precision, rows, is_bf16_query);
+}
+
+inline Status MlaDecodeSizes(const MlaShape& shape, const MlaDecodeOptions& options,
+                             const MlaDecodeLimits& limits, Sizes* sizes) noexcept {
+  if (sizes == nullptr) return Invalid("sizes").Must("not be null");
+  LATHE_RETURN_IF_REFUSED(CheckShape(shape));
+  LATHE_RETURN_IF_REFUSED(CheckOptions(options));
+  LATHE_RETURN_IF_REFUSED(CheckLimits(limits));
+  Target target;
+  const KernelTable* kernels;
+  LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &target, &kernels));
+
+  // A token's rows start at most one block more than they fill, and so does a sequence's.
+  const int64_t num_blocks =
+      limits.max_num_tokens * CeilDiv(shape.num_heads, kMaxBlockRows) + limits.max_num_seqs;
+  *sizes = SizesFor<Plan>(*kernels, {shape.head_dim(), shape.kv_lora_rank}, options.split_tokens,
+                          num_blocks, limits.max_num_tokens * shape.num_heads, limits.max_seq_len,
+                          limits.num_workers);
+  return OkStatus();
+}
+
+// Of what a plan was made for.
+inline uint64_t FingerprintOf(const MlaDecodeArgs& args) {
+  Fingerprint print;
+  print.MixAll(args.query_start_loc);
+  if (args.out_rope.is_given()) {
+    print.MixAll(args.positions);
+    print.Mix(args.out_rope.cos.extent[0]);
+  }
+  const View<const uint64_t, 2>& mask = args.tree_mask;
+  for (int64_t t = 0; t < mask.extent[0]; ++t) {
+    for (int64_t w = 0; w < mask.extent[1]; ++w) {
+      print.Mix(static_cast<int64_t>(mask.data[t * mask.stride[0] + w * mask.stride[1]]));
+    }
+  }
+  for (const NamedKeys& set : KeySetsOf(args)) {
+    const KeySet& keys = set.keys;
+    for (const IndexView<1>& lengths : {keys.seq_lens, keys.row_kv_lens, keys.topk_length}) {
+      print.MixAll(lengths);
+    }
+    print.Mix(keys.has_indices() ? keys.indices.extent[1] : -1);
+    print.Mix(static_cast<int64_t>(keys.index_space));
+    print.Mix(keys.window);
+    print.Mix(keys.compress_ratio);
+    print.Mix(keys.wraps ? 1 : 0);
+    print.Mix(keys.cache.block_size);
+    print.Mix(keys.cache.num_blocks);
+    print.Mix(keys.block_table.extent[1]);
+  }
+  return print.hash();
+}
+
+// The arguments as plans and kernels take them.
+inline AttendCall CallOf(const MlaShape& shape, const MlaDecodeOptions& options,
+                         const MlaDecodeArgs& args) {
+  AttendCall call;
+  call.qk_dim = shape.head_dim();
+  call.v_dim = shape.kv_lora_rank;
+  call.unit_heads = shape.num_heads;
+  call.causality = CausalityOf(options, args);
+  call.num_key_sets = 0;
+  // A scale of the whole cache costs nothing here, and rounds nothing.
+  for (const NamedKeys& set : KeySetsOf(args)) {
+    const float scale = HasTensorScale(set.keys.cache.format) ? set.keys.cache.scale : 1.0f;
+    call.keys[set.number] = set.keys;
+    call.value_scale[set.number] = scale;
+    call.scale_log2[set.number] = options.softmax_scale * kLog2E * scale;
+    ++call.num_key_sets;
+  }
+  call.is_per_token = IsPerToken(args);
+  if (call.num_key_sets == 1) call.out_scale = call.value_scale[0];
+  if (options.precision == Precision::kAuto) call.residual_keys = kResidualKeys;
+  const bool is_split = args.q.extent[2] == 0;
+  call.q_nope = is_split ? args.q_nope : args.q;
+  if (is_split) call.q_pe = args.q_pe;
+  call.attn_sink = args.attn_sink;
+  call.out_rope = args.out_rope;
+  call.positions = args.positions;
+  call.out = args.out;
+  call.lse = args.lse;
+  call.lse_policy = options.lse;
+  return call;
+}
+
+inline Status PlanMlaDecode(const MlaShape& shape, const MlaDecodeOptions& options,
+                            const MlaDecodeArgs& args, size_t num_workers, Buffer plan_memory,
+                            const MlaDecodePlan** plan) noexcept {
+  if (plan == nullptr) return Invalid("plan").Must("not be null");
+  LATHE_RETURN_IF_REFUSED(CheckWorkers("num_workers", num_workers));
+  LATHE_RETURN_IF_REFUSED(CheckShape(shape));
+  LATHE_RETURN_IF_REFUSED(CheckOptions(options));
+  LATHE_RETURN_IF_REFUSED(CheckArgs(shape, options, args, false));
+  LATHE_RETURN_IF_REFUSED(
+      CheckQueryStartLoc("query_start_loc", args.query_start_loc, BatchOf(args).num_tokens));
+  LATHE_RETURN_IF_REFUSED(CheckTreeMask(args));
+  const Causality causality = CausalityOf(options, args);
+  LATHE_RETURN_IF_REFUSED(CheckLengths(args, causality));
+  LATHE_RETURN_IF_REFUSED(CheckOutPositions(args, options.causal));
+  if (options.check_indices) LATHE_RETURN_IF_REFUSED(CheckBlockTables(args, causality));
+  Plan wanted{};
+  LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &wanted.target, &wanted.kernels));
+  wanted.engine = EngineFor(*wanted.kernels, options, args);
+  wanted.shape = {shape.head_dim(), shape.kv_lora_rank};
+  wanted.split_tokens = options.split_tokens;
+  wanted.fingerprint = FingerprintOf(args);
+  wanted.num_workers = num_workers;
+  wanted.mla = shape;
+  wanted.options = options;
+  wanted.query_dtype = QueryDType(args);
+  wanted.rope_dtype = RopeDType(args);
+  for (const NamedKeys& set : KeySetsOf(args)) {
+    wanted.formats[wanted.num_key_sets++] = set.keys.cache.format;
+  }
+  Plan* made = nullptr;
+  LATHE_RETURN_IF_REFUSED(MakePlan(
+      wanted, {CallOf(shape, options, args), args.query_start_loc, BatchOf(args), shape.num_heads},
+      plan_memory, &made));
+  *plan = reinterpret_cast<const MlaDecodePlan*>(made);
+  return OkStatus();
+}
+
+inline Status CheckRun(const Plan& plan, const MlaDecodeArgs& args, Buffer workspace) {
+  LATHE_RETURN_IF_REFUSED(CheckBatch(plan, BatchOf(args)));
+  LATHE_RETURN_IF_REFUSED(CheckArgs(plan.mla, plan.options, args, true));
+  LATHE_RETURN_IF_REFUSED(CheckPlannedDType("q", QueryDType(args), plan.query_dtype));
+  if (args.q_pe.extent[2] > 0) {
+    LATHE_RETURN_IF_REFUSED(CheckPlannedDType("q_pe", args.q_pe.dtype, plan.rope_dtype));
+  }
+  for (const NamedKeys& set : KeySetsOf(args)) {
+    if (set.number >= plan.num_key_sets) break;  // the fingerprint tells
+    if (set.keys.cache.format == plan.formats[set.number]) continue;
+    return Refuse(StatusCode::kStalePlan, set.names.cache, ".format")
+        .Is(static_cast<int64_t>(set.keys.cache.format))
+        .Must("be what the plan was made for,", static_cast<int64_t>(plan.formats[set.number]));
+  }
+  if (FingerprintOf(args) != plan.fingerprint) {
+    return Refuse(StatusCode::kStalePlan, "plan")
+        .Must("be made for these lengths, positions, windows, masks, page and list sizes");
+  }
+  return CheckWorkspace(plan, workspace);
+}
+
+inline AttendCall CallOf(const Plan& plan, const MlaDecodeArgs& args) {
+  return CallOf(plan.mla, plan.options, args);
+}
+
+inline Status RunMlaDecode(const MlaDecodePlan& plan, const MlaDecodeArgs& args, Buffer workspace,
+                           const Executor& executor) noexcept {
+  return RunAll(PlanOf(plan), args, workspace, executor);
+}
+inline Status RunMlaDecodePart(const MlaDecodePlan& plan, const MlaDecodeArgs& args,
+                               Buffer workspace, size_t ith, size_t nth) noexcept {
+  return RunShare(&AttendRun::Part, PlanOf(plan), args, workspace, ith, nth);
+}
+inline Status RunMlaDecodeMerge(const MlaDecodePlan& plan, const MlaDecodeArgs& args,
+                                Buffer workspace, size_t ith, size_t nth) noexcept {
+  return RunShare(&AttendRun::Merge, PlanOf(plan), args, workspace, ith, nth);
+}
+
+}  // namespace LATHE_ABI
+}  // namespace detail
+}  // namespace lathe
+
+#endif  // LATHE_HOST_ATTEND_MLA_DECODE_H_

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// Prefill over tensors of keys and values: sizes, plan, run.
+#ifndef LATHE_HOST_ATTEND_PREFILL_H_
+#define LATHE_HOST_ATTEND_PREFILL_H_
+
+#include "lathe/host/attend/prefill_check.h"
+#include "lathe/host/attend/run.h"
+#include "lathe/host/engine_choice.h"
+
+namespace lathe {
+namespace detail {
+namespace LATHE_ABI {
+
+struct PlanOfPrefill : AttendPlan {
+  PrefillShape prefill;
+  PrefillOptions options;
+  DType query_dtype;
+  DType key_dtype;
+};
+
+inline const PlanOfPrefill& PlanOf(const PrefillPlan& plan) {
+  return reinterpret_cast<const PlanOfPrefill&>(plan);
+}
+
+inline Target PrefillTarget(const PrefillPlan& plan) noexcept { return PlanOf(plan).target; }
+inline size_t PrefillWorkspaceBytes(const PrefillPlan& plan) noexcept {
+  return PlanOf(plan).workspace_bytes;
+}
+
+// The cache format whose records are rows of a type.
+constexpr CacheFormat FormatOfRows(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return LatentFormatOf<float>::kFormat;
+    case DType::kFloat16:
+      return LatentFormatOf<float16>::kFormat;
+    case DType::kBFloat16:
+      break;
+  }
+  return LatentFormatOf<bfloat16>::kFormat;
+}
+
+inline AttendShape ShapeOf(const PrefillShape& shape) {
+  return {shape.qk_head_dim, shape.v_head_dim, true};
+}
+
+inline Status PrefillSizes(const PrefillShape& shape, const PrefillOptions& options,
+                           const MlaDecodeLimits& limits, Sizes* sizes) noexcept {
+  if (sizes == nullptr) return Invalid("sizes").Must("not be null");
+  LATHE_RETURN_IF_REFUSED(CheckShape(shape));
+  LATHE_RETURN_IF_REFUSED(CheckPrefillOptions(options));
+  LATHE_RETURN_IF_REFUSED(CheckLimits(limits));
+  Target target;
+  const KernelTable* kernels;
+  LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &target, &kernels));
+  // The rows of a key head fill blocks, but for one of each sequence.
+  const int64_t unit_rows = limits.max_num_tokens * (shape.num_heads / shape.kv_heads());
+  const int64_t num_blocks = shape.kv_heads() * (unit_rows / kMaxBlockRows + limits.max_num_seqs);
+  *sizes = SizesFor<PlanOfPrefill>(*kernels, ShapeOf(shape), options.split_tokens, num_blocks,
+                                   unit_rows, limits.max_seq_len, limits.num_workers);
+  return OkStatus();
+}
+
+// Of what a plan was made for.
+inline uint64_t FingerprintOf(const PrefillArgs& args) {
+  Fingerprint print;
+  print.MixAll(args.query_start_loc);
+  print.MixAll(args.kv_start_loc);
+  return print.hash();
+}
+
+// The arguments as plans and kernels take them.
+inline AttendCall CallOf(const PrefillShape& shape, const PrefillOptions& options,
+                         const PrefillArgs& args) {
+  AttendCall call;
+  static_cast<AttendShape&>(call) = ShapeOf(shape);
+  call.unit_heads = shape.num_heads / shape.kv_heads();
+  call.causality.is_causal = options.causal;
+  if (options.precision == Precision::kAuto) call.residual_keys = kResidualKeys;
+  call.q_nope = args.q;
+  call.keys[0].cache.format = FormatOfRows(args.k.dtype);
+  call.keys[0].window = options.window;
+  call.k = args.k;
+  call.v = args.v;
+  call.kv_start_loc = args.kv_start_loc;
+  call.scale_log2[0] = options.softmax_scale * kLog2E;
+  call.attn_sink = args.attn_sink;
+  call.out = args.out;
+  call.lse = args.lse;
+  call.lse_policy = options.lse;
+  return call;
+}
+
+inline Status PlanPrefill(const PrefillShape& shape, const PrefillOptions& options,
+                          const PrefillArgs& args, size_t num_workers, Buffer plan_memory,
+                          const PrefillPlan** plan) noexcept {
+  if (plan == nullptr) return Invalid("plan").Must("not be null");
+  LATHE_RETURN_IF_REFUSED(CheckWorkers("num_workers", num_workers));
+  LATHE_RETURN_IF_REFUSED(CheckShape(shape));
+  LATHE_RETURN_IF_REFUSED(CheckPrefillOptions(options));
+  LATHE_RETURN_IF_REFUSED(CheckArgs(shape, args, false));
+  LATHE_RETURN_IF_REFUSED(CheckStarts(shape, args));
+  PlanOfPrefill wanted{};
+  LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &wanted.target, &wanted.kernels));
+  wanted.engine =
+      ChooseEngine(wanted.kernels->native_bf16, options.precision,
+                   BFloat16RowsOf(FormatOfRows(args.k.dtype)), args.q.dtype == DType::kBFloat16);
+  wanted.shape = ShapeOf(shape);
+  wanted.split_tokens = options.split_tokens;
+  wanted.fingerprint = FingerprintOf(args);
+  wanted.num_workers = num_workers;
+  wanted.prefill = shape;
+  wanted.options = options;
+  wanted.query_dtype = args.q.dtype;
+  wanted.key_dtype = args.k.dtype;
+  PlanOfPrefill* made = nullptr;
+  LATHE_RETURN_IF_REFUSED(MakePlan(
+      wanted, {CallOf(shape, options, args), args.query_start_loc, BatchOf(args), shape.num_heads},
+      plan_memory, &made));
+  *plan = reinterpret_cast<const PrefillPlan*>(made);
+  return OkStatus();
+}
+
+inline Status CheckRun(const PlanOfPrefill& plan, const PrefillArgs& args, Buffer workspace) {
+  LATHE_RETURN_IF_REFUSED(CheckBatch(plan, BatchOf(args)));
+  LATHE_RETURN_IF_REFUSED(CheckArgs(plan.prefill, args, true));
+  LATHE_RETURN_IF_REFUSED(CheckPlannedDType("q", args.q.dtype, plan.query_dtype));
+  LATHE_RETURN_IF_REFUSED(CheckPlannedDType("k", args.k.dtype, plan.key_dtype));
+  if (FingerprintOf(args) != plan.fingerprint) {
+    return Refuse(StatusCode::kStalePlan, "plan").Must("be made for these starts of sequences");
+  }
+  return CheckWorkspace(plan, workspace);
+}
+
+inline AttendCall CallOf(const PlanOfPrefill& plan, const PrefillArgs& args) {
+  return CallOf(plan.prefill, plan.options, args);
+}
+
+inline Status RunPrefill(const PrefillPlan& plan, const PrefillArgs& args, Buffer workspace,
+                         const Executor& executor) noexcept {
+  return RunAll(PlanOf(plan), args, workspace, executor);
+}
+inline Status RunPrefillPart(const PrefillPlan& plan, const PrefillArgs& args, Buffer workspace,
+                             size_t ith, size_t nth) noexcept {
+  return RunShare(&AttendRun::Part, PlanOf(plan), args, workspace, ith, nth);
+}
+inline Status RunPrefillMerge(const PrefillPlan& plan, const PrefillArgs& args, Buffer workspace,
+                              size_t ith, size_t nth) noexcept {
+  return RunShare(&AttendRun::Merge, PlanOf(plan), args, workspace, ith, nth);
+}
+
+}  // namespace LATHE_ABI
+}  // namespace detail
+}  // namespace lathe
+
+#endif  // LATHE_HOST_ATTEND_PREFILL_H_

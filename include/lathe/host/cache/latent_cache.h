@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Latent and indexer write: checks, then tokens shared among workers.
+#ifndef LATHE_HOST_CACHE_LATENT_CACHE_H_
+#define LATHE_HOST_CACHE_LATENT_CACHE_H_
+
+#include <algorithm>
+
+#include "lathe/dispatch/registry.h"
+#include "lathe/host/check.h"
+#include "lathe/host/parallel.h"
+#include "lathe/host/row_transform_check.h"
+#include "lathe/indexer.h"
+#include "lathe/latent_cache.h"
+
+namespace lathe {
+namespace detail {
+namespace LATHE_ABI {
+
+inline Status CheckSource(const char* name, const In<2>& source, int64_t num_tokens) {
+  LATHE_RETURN_IF_REFUSED(CheckTensor(name, source, {source.extent[1] > 0}));
+  if (source.extent[0] < num_tokens) {
+    return Invalid(name, ".extent")
+        .At(0)
+        .Is(source.extent[0])
+        .Must("be at least slot_mapping.extent[0] =", num_tokens);
+  }
+  if (source.extent[1] > kMaxDim) {
+    return Invalid(name, ".extent").At(1).Is(source.extent[1]).Must("be at most", kMaxDim);
+  }
+  return OkStatus();
+}
+
+inline Status CheckSlots(const LatentWriteArgs& args) {
+  const IndexView<1>& slots = args.slot_mapping;
+  const int64_t num_slots = args.cache.num_blocks * args.cache.block_size;
+  for (int64_t i = 0; i < slots.extent[0]; ++i) {
+    if (slots(i) >= num_slots) {
+      return Refuse(StatusCode::kIndexOutOfRange, "slot_mapping")
+          .At(i)
+          .Is(slots(i))
+          .Must("be below cache.num_blocks * cache.block_size =", num_slots);
+    }
+  }
+  return OkStatus();
+}
+
+inline int64_t RecordWidth(const LatentWriteArgs& args) {
+  return args.kv_c.extent[1] + args.k_pe.extent[1];
+}
+
+// Slots are checked already: positions of tokens that are not written may be anything.
+inline Status CheckWriteTransform(const LatentWriteArgs& args) {
+  const RowTransform& transform = args.transform;
+  if (transform.is_identity()) return OkStatus();
+  const int64_t c_width = args.kv_c.extent[1], pe_width = args.k_pe.extent[1];
+  if (RecordWidth(args) > kMaxTransformWidth) {
+    return Invalid("transform")
+        .Must("not be given with records of more columns than", kMaxTransformWidth);
+  }
+  if (pe_width == 0) {
+    LATHE_RETURN_IF_REFUSED(CheckRowTransform(kTransformNames, transform, c_width));
+  } else {
+    LATHE_RETURN_IF_REFUSED(CheckRowNorm(kTransformNames.norm, transform.norm, c_width));
+    LATHE_RETURN_IF_REFUSED(CheckRope(kTransformNames.rope, transform.rope, pe_width));
+    if (transform.hadamard) {
+      return Invalid(kTransformNames.hadamard).Must("not be asked for with k_pe");
+    }
+  }
+  return CheckPositions("positions", args.positions, transform.rope, args.slot_mapping.extent[0],
+                        [&args](int64_t i) { return args.slot_mapping(i) >= 0; });
+}
+
+// `name`: what the caller knows kv_c by.
+inline Status CheckLatentWrite(const LatentWriteArgs& args, const char* name) {
+  const int64_t num_tokens = args.slot_mapping.extent[0];
+  if (num_tokens == 0) return OkStatus();
+  LATHE_RETURN_IF_REFUSED(CheckIndices("slot_mapping", args.slot_mapping, {-1}));
+  if (args.kv_c.extent[1] < 1) {
+    return Invalid(name, ".extent").At(1).Is(args.kv_c.extent[1]).Must("be at least", 1);
+  }
+  LATHE_RETURN_IF_REFUSED(CheckSource(name, args.kv_c, num_tokens));
+  if (IsGiven(args.k_pe)) LATHE_RETURN_IF_REFUSED(CheckSource("k_pe", args.k_pe, num_tokens));
+  LATHE_RETURN_IF_REFUSED(CheckCache("cache", args.cache, RecordWidth(args), true));
+  LATHE_RETURN_IF_REFUSED(CheckSlots(args));
+  return CheckWriteTransform(args);
+}
+
+// Nothing that is read for any layer may lie in the cache of any.
+inline Status CheckOverlaps(const LatentWriteArgs* layers, size_t num_layers, const char* name) {
+  for (size_t i = 0; i < num_layers; ++i) {
+    if (layers[i].slot_mapping.extent[0] == 0) continue;
+    const ByteRange kv_c = RangeOf(layers[i].kv_c), k_pe = RangeOf(layers[i].k_pe);
+    const ByteRange slot_mapping = RangeOf(layers[i].slot_mapping);
+    const ByteRange positions =
+        layers[i].transform.rope.is_given() ? RangeOf(layers[i].positions) : ByteRange{};
+    for (size_t j = 0; j < num_layers; ++j) {
+      if (layers[j].slot_mapping.extent[0] == 0) continue;
+      const ByteRange cache = RangeOf(layers[j].cache, RecordWidth(layers[j]));
+      if (Overlap(kv_c, cache)) return Invalid(name).Must("not overlap cache");
+      if (Overlap(k_pe, cache)) return Invalid("k_pe").Must("not overlap cache");
+      if (Overlap(slot_mapping, cache)) return Invalid("slot_mapping").Must("not overlap cache");
+      if (Overlap(positions, cache)) return Invalid("positions").Must("not overlap cache");
+      if (Overlaps(layers[i].transform, cache))
+        return Invalid("transform").Must("not overlap cache");
+    }
+  }
+  return OkStatus();
+}
+
+inline Status WriteRecords(const LatentWriteArgs* layers, size_t num_layers, const char* name,
+                           const LatentWriteOptions& options, const Executor& executor) {
+  if (layers == nullptr && num_layers > 0) return Invalid("layers").Must("not be null");
+  for (size_t i = 0; i < num_layers; ++i) {
+    LATHE_RETURN_IF_REFUSED(CheckLatentWrite(layers[i], name));
+  }
+  LATHE_RETURN_IF_REFUSED(CheckOverlaps(layers, num_layers, name));
+  LATHE_RETURN_IF_REFUSED(CheckExecutor(executor));
+  Target target;
+  const KernelTable* kernels;
+  LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &target, &kernels));
+  // A record takes some 50 ns and more; fewer than 32 of them are not worth a second thread.
+  ForEachRangeOfParts(
+      executor, static_cast<int64_t>(num_layers), 32,
+      [&](int64_t i) { return layers[i].slot_mapping.extent[0]; },
+      [&](int64_t i, int64_t begin, int64_t end) {
+        kernels->write_latents(layers[i], options.power_of_two_scales, begin, end);
+      });
+  return OkStatus();
+}
+
+inline Status WriteLatentCaches(const LatentWriteArgs* layers, size_t num_layers,
+                                const LatentWriteOptions& options,
+                                const Executor& executor) noexcept {
+  return WriteRecords(layers, num_layers, "kv_c", options, executor);
+}
+
+inline Status WriteLatentCache(const LatentWriteArgs& args, const LatentWriteOptions& options,
+                               const Executor& executor) noexcept {
+  return WriteRecords(&args, 1, "kv_c", options, executor);
+}
+
+// A key of an indexer is a record without a rope part of its own.
+inline Status WriteIndexerCache(const IndexerWriteArgs& args, const IndexerWriteOptions& options,
+                                const Executor& executor) noexcept {
+  LatentWriteArgs write;
+  write.kv_c = args.k;
+  write.slot_mapping = args.slot_mapping;
+  write.cache = args.cache;
+  write.transform = args.transform;
+  write.positions = args.positions;
+  return WriteRecords(&write, 1, "k", {options.target, options.power_of_two_scales}, executor);
+}
+
+}  // namespace LATHE_ABI
+}  // namespace detail
+}  // namespace lathe
+
+#endif  // LATHE_HOST_CACHE_LATENT_CACHE_H_

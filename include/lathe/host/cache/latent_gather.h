@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gather: checks, then tokens shared among workers.
+#ifndef LATHE_HOST_CACHE_LATENT_GATHER_H_
+#define LATHE_HOST_CACHE_LATENT_GATHER_H_
+
+#include <algorithm>
+
+#include "lathe/dispatch/registry.h"
+#include "lathe/host/check.h"
+#include "lathe/host/parallel.h"
+#include "lathe/latent_cache.h"
+
+namespace lathe {
+namespace detail {
+namespace LATHE_ABI {
+
+// All rows of one sequence.
+inline GatherTask GatherTaskOf(const LatentGatherArgs& args, int64_t seq) {
+  const int64_t seq_len = args.seq_lens(seq);
+  const int64_t count = args.last_n > 0 ? (std::min)(seq_len, args.last_n) : seq_len;
+  const int64_t start = args.seq_starts.empty() ? 0 : args.seq_starts(seq);
+  return {seq, start + seq_len - count, args.out_start_loc(seq), count};
+}
+
+// Everything that can be said without reading what index arrays hold.
+inline Status CheckGatherArgs(const LatentGatherArgs& args) {
+  const int64_t num_seqs = args.seq_lens.extent[0], width = args.out.extent[1];
+  if (width < 1 || width > kMaxDim) {
+    return Invalid("out", ".extent").At(1).Is(width).Must("be within 1 and", kMaxDim);
+  }
+  const bool has_rows = args.out.extent[0] > 0;
+  LATHE_RETURN_IF_REFUSED(CheckTensor("out", args.out, {has_rows, true}));
+  LATHE_RETURN_IF_REFUSED(CheckCache("cache", args.cache, width, has_rows));
+  LATHE_RETURN_IF_REFUSED(CheckIndices("seq_lens", args.seq_lens, {-1}));
+  LATHE_RETURN_IF_REFUSED(CheckIndices("block_table", args.block_table, {num_seqs, -1}));
+  if (IsGiven(args.seq_starts)) {
+    LATHE_RETURN_IF_REFUSED(CheckIndices("seq_starts", args.seq_starts, {num_seqs}));
+  }
+  LATHE_RETURN_IF_REFUSED(CheckIndices("out_start_loc", args.out_start_loc, {-1}));
+  if (args.out_start_loc.extent[0] < num_seqs) {
+    return Invalid("out_start_loc", ".extent")
+        .At(0)
+        .Is(args.out_start_loc.extent[0])
+        .Must("be at least seq_lens.extent[0] =", num_seqs);
+  }
+  if (args.last_n < 0) return Invalid("last_n").Is(args.last_n).Must("be at least", 0);
+  const ByteRange out = RangeOf(args.out);
+  if (Overlap(RangeOf(args.cache, width), out)) return Invalid("cache").Must("not overlap out");
+  struct Named {
+    const char* name;
+    ByteRange range;
+  };
+  for (const Named& input :
+       {Named{"block_table", RangeOf(args.block_table)}, Named{"seq_lens", RangeOf(args.seq_lens)},
+        Named{"seq_starts", RangeOf(args.seq_starts)},
+        Named{"out_start_loc", RangeOf(args.out_start_loc)}}) {
+    if (Overlap(input.range, out)) return Invalid(input.name).Must("not overlap out");
+  }
+  return OkStatus();
+}
+
+inline Status CheckGatherLengths(const LatentGatherArgs& args, int64_t seq) {
+  const int64_t covered = SaturatingMul(args.block_table.extent[1], args.cache.block_size);
+  const int64_t start = args.seq_starts.empty() ? 0 : args.seq_starts(seq);
+  if (start < 0 || start > covered) {
+    return Refuse(StatusCode::kIndexOutOfRange, "seq_starts")
+        .At(seq)
+        .Is(start)
+        .Must("be within 0 and block_table.extent[1] * cache.block_size =", covered);
+  }
+  const int64_t seq_len = args.seq_lens(seq);
+  if (seq_len < 0) return Invalid("seq_lens").At(seq).Is(seq_len).Must("be at least", 0);
+  if (seq_len > covered - start) {
+    return Refuse(StatusCode::kIndexOutOfRange, "seq_lens")
+        .At(seq)
+        .Is(seq_len)
+        .Must("be at most what block_table covers from seq_starts on,", covered - start);
+  }
+  return OkStatus();
+}
+
+// Of rows from `first_free` on, where the sequence before has ended.
+inline Status CheckGatherRows(const LatentGatherArgs& args, const GatherTask& task,
+                              int64_t first_free) {
+  const Status refused =
+      Refuse(StatusCode::kIndexOutOfRange, "out_start_loc").At(task.seq).Is(task.row);
+  if (task.row < first_free)
+    return refused.Must("be at least the end of the rows before,", first_free);
+  if (task.row > args.out.extent[0] - task.count) {
+    return refused.Must("leave room in out, be at most", args.out.extent[0] - task.count);
+  }
+  return OkStatus();
+}
+
+inline Status CheckGatherBlocks(const LatentGatherArgs& args, const GatherTask& task) {
+  if (task.count == 0) return OkStatus();
+  const int64_t block_size = args.cache.block_size, num_blocks = args.cache.num_blocks;
+  const int64_t last = (task.position + task.count - 1) / block_size;
+  for (int64_t page = task.position / block_size; page <= last; ++page) {
+    const int64_t block = args.block_table(task.seq, page);
+    if (block >= 0 && block < num_blocks) continue;
+    return Refuse(StatusCode::kIndexOutOfRange, "block_table")
+        .At(task.seq * args.block_table.extent[1] + page)
+        .Is(block)
+        .Must("be within 0 and cache.num_blocks - 1 =", num_blocks - 1);
+  }
+  return OkStatus();
+}
+
+inline Status CheckGather(const LatentGatherArgs& args) {
+  LATHE_RETURN_IF_REFUSED(CheckGatherArgs(args));
+  int64_t first_free = 0;
+  for (int64_t seq = 0; seq < args.seq_lens.extent[0]; ++seq) {
+    LATHE_RETURN_IF_REFUSED(CheckGatherLengths(args, seq));
+    const GatherTask task = GatherTaskOf(args, seq);
+    LATHE_RETURN_IF_REFUSED(CheckGatherRows(args, task, first_free));
+    LATHE_RETURN_IF_REFUSED(CheckGatherBlocks(args, task));
+    first_free = task.row + task.count;
+  }
+  return OkStatus();
+}
+
+inline Status GatherLatentCache(const LatentGatherArgs& args, const LatentGatherOptions& options,
+                                const Executor& executor) noexcept {
+  LATHE_RETURN_IF_REFUSED(CheckGather(args));
+  LATHE_RETURN_IF_REFUSED(CheckExecutor(executor));
+  Target target;
+  const KernelTable* kernels;
+  LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &target, &kernels));
+  ForEachRangeOfParts(
+      executor, args.seq_lens.extent[0], 32,
+      [&](int64_t seq) { return GatherTaskOf(args, seq).count; },
+      [&](int64_t seq, int64_t begin, int64_t end) {
+        const GatherTask all = GatherTaskOf(args, seq);
+        kernels->gather_latents(args, {seq, all.position + begin, all.row + begin, end - begin});
+      });
+  return OkStatus();
+}
+
+}  // namespace LATHE_ABI
+}  // namespace detail
+}  // namespace lathe
+
+#endif  // LATHE_HOST_CACHE_LATENT_GATHER_H_

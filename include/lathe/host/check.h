@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checks shared by all operations: one Status for the first rule an argument breaks.
+#ifndef LATHE_HOST_CHECK_H_
+#define LATHE_HOST_CHECK_H_
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "lathe/base/executor.h"
+#include "lathe/base/keys.h"
+#include "lathe/base/status.h"
+#include "lathe/base/view.h"
+#include "lathe/cache/formats.h"
+#include "lathe/dispatch/abi.h"
+
+// Leaves the function with the first refusal.
+#define LATHE_RETURN_IF_REFUSED(expression)                                          \
+  do {                                                                               \
+    if (const ::lathe::Status refused = (expression); !refused.ok()) return refused; \
+  } while (false)
+
+namespace lathe {
+namespace detail {
+namespace LATHE_ABI {
+
+// Extents and strides are the caller's and may be anything. Sums and products of numbers that are
+// not negative, stopped at the largest one, so that checks of absurd values cannot overflow
+// themselves.
+constexpr int64_t kLargest = INT64_MAX;
+constexpr int64_t SaturatingAdd(int64_t a, int64_t b) {
+  return a > kLargest - b ? kLargest : a + b;
+}
+constexpr int64_t SaturatingMul(int64_t a, int64_t b) {
+  return b != 0 && a > kLargest / b ? kLargest : a * b;
+}
+
+constexpr int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// The bytes that an array may span: within it, all offsets and numbers of elements are far from
+// overflow, and so are sums of two.
+constexpr int64_t kMaxSpan = PTRDIFF_MAX / 2;
+// Heads and columns, which are multiplied with one another before there is an array of that size.
+constexpr int64_t kMaxDim = INT32_MAX;
+
+// Half-open byte range; empty ranges overlap nothing.
+struct ByteRange {
+  uintptr_t begin = 0;
+  uintptr_t end = 0;
+};
+
+inline bool Overlap(ByteRange a, ByteRange b) { return a.begin < b.end && b.begin < a.end; }
+
+inline bool IsAligned(const void* data, size_t alignment) {
+  return reinterpret_cast<uintptr_t>(data) % alignment == 0;
+}
+
+// Whether an array is meant to be there. Extents without data are a forgotten pointer.
+template <class V>
+bool IsGiven(const V& v) {
+  return v.data != nullptr || v.extent[0] != 0;
+}
+
+// Of an array that passed CheckSpan.
+inline ByteRange RangeOf(const void* data, size_t element_bytes, const int64_t* extent,
+                         const int64_t* stride, size_t rank) {
+  const auto begin = reinterpret_cast<uintptr_t>(data);
+  for (size_t i = 0; i < rank; ++i) {
+    if (extent[i] == 0) return {begin, begin};
+  }
+  int64_t last = 0;
+  for (size_t i = 0; i < rank; ++i) last += (extent[i] - 1) * stride[i];
+  return {begin, begin + static_cast<uintptr_t>(last + 1) * element_bytes};
+}
+
+template <class Byte, size_t R>
+ByteRange RangeOf(const AnyView<Byte, R>& v) {
+  return v.empty() ? ByteRange{} : RangeOf(v.data, SizeOf(v.dtype), v.extent, v.stride, R);
+}
+template <class T, size_t R>
+ByteRange RangeOf(const View<T, R>& v) {
+  return v.empty() ? ByteRange{} : RangeOf(v.data, sizeof(T), v.extent, v.stride, R);
+}
+template <size_t R>
+ByteRange RangeOf(const IndexView<R>& v) {
+  return v.empty() ? ByteRange{}
+                   : RangeOf(v.data, v.is_int64 ? sizeof(int64_t) : sizeof(int32_t), v.extent,
+                             v.stride, R);
+}
+
+// Whether b may be written in a's place, element upon element, both of `extent` and one type.
+template <class A, class B, size_t R>
+bool IsSameLayout(const A& a, const B& b, const int64_t (&extent)[R]) {
+  if (static_cast<const void*>(a.data) != static_cast<const void*>(b.data)) return false;
+  for (size_t i = 0; i < R; ++i) {
+    if (extent[i] > 1 && a.stride[i] != b.stride[i]) return false;
+  }
+  return true;
+}
+
+// From the first byte of a page to past its last: records, then side rows where the format has
+// them.
+template <class Byte>
+int64_t PageBytes(const BasicPagedCache<Byte>& cache, int64_t width) {
+  const int64_t side = SideBytes(cache.format);
+  if (side > 0) return SaturatingMul(cache.block_size, SaturatingAdd(cache.row_stride, side));
+  return SaturatingAdd(SaturatingMul(cache.block_size - 1, cache.row_stride),
+                       RecordBytes(cache.format, width));
+}
+template <class Byte>
+ByteRange RangeOf(const BasicPagedCache<Byte>& cache, int64_t width) {
+  if (cache.data == nullptr || cache.num_blocks == 0) return {};
+  const auto begin = reinterpret_cast<uintptr_t>(cache.data);
+  const int64_t last = (cache.num_blocks - 1) * cache.block_stride;
+  return {begin, begin + static_cast<uintptr_t>(last + PageBytes(cache, width))};
+}
+
+inline Status CheckExtent(const char* name, int64_t dim, int64_t extent, int64_t expected) {
+  if (extent == expected) return OkStatus();
+  return Invalid(name, ".extent").At(dim).Is(extent).Must("be", expected);
+}
+
+// Sizes are not negative, nor are strides where they count, and no offset can overflow.
+inline Status CheckSpan(const char* name, const int64_t* extent, const int64_t* stride, size_t rank,
+                        size_t element_bytes) {
+  int64_t num_elements = 1;
+  for (size_t i = 0; i < rank; ++i) {
+    const auto dim = static_cast<int64_t>(i);
+    if (extent[i] < 0) return Invalid(name, ".extent").At(dim).Is(extent[i]).Must("be at least", 0);
+    if (extent[i] > 1 && stride[i] < 0) {
+      return Invalid(name, ".stride").At(dim).Is(stride[i]).Must("be at least", 0);
+    }
+    num_elements = SaturatingMul(num_elements, extent[i]);
+  }
+  if (num_elements == 0) return OkStatus();
+  const int64_t most = kMaxSpan / static_cast<int64_t>(element_bytes);
+  int64_t last = 0;
+  for (size_t i = 0; i < rank; ++i) {
+    const auto dim = static_cast<int64_t>(i);
+    if (extent[i] > most) {
+      return Invalid(name, ".extent").At(dim).Is(extent[i]).Must("be at most", most);
+    }
+    if (extent[i] == 1) continue;
+    last = SaturatingAdd(last, SaturatingMul(extent[i] - 1, stride[i]));
+    if (last >= most) {
+      return Invalid(name, ".stride")
+          .At(dim)
+          .Is(stride[i])
+          .Must("not lead beyond the address space with .extent", extent[i]);
+    }
+  }
+  if (num_elements > most)
+    return Invalid(name, ".extent").At(0).Is(extent[0]).Must("not repeat that often");
+  return OkStatus();
+}
+
+// A tensor whose last dimension is a row of consecutive elements. `data` may be null unless it is
+// needed.
+struct TensorRules {
+  bool needs_data = true;
+  bool is_output = false;  // then no two elements may share an address
+};
+
+template <class V>
+Status CheckRows(const char* name, const V& v, size_t element_bytes, TensorRules rules) {
+  constexpr size_t R = sizeof(v.extent) / sizeof(v.extent[0]);
+  LATHE_RETURN_IF_REFUSED(CheckSpan(name, v.extent, v.stride, R, element_bytes));
+  const int64_t width = v.extent[R - 1];
+  if (width > 1 && v.stride[R - 1] != 1) {
+    return Invalid(name, ".stride").At(R - 1).Is(v.stride[R - 1]).Must("be", 1);
+  }
+  for (size_t i = 0; i + 1 < R; ++i) {
+    if (v.extent[i] > 1 && v.stride[i] < width) {
+      return Invalid(name, ".stride")
+          .At(static_cast<int64_t>(i))
+          .Is(v.stride[i])
+          .Must("be at least a row's width,", width);
+    }
+  }
+  if constexpr (R == 3) {
+    // Rows of one dimension must lie within, or beyond, the span of the other.
+    const auto span = [&v, width](size_t i) {
+      return SaturatingAdd(SaturatingMul(v.extent[i] - 1, v.stride[i]), width);
+    };
+    const bool nested =
+        v.extent[0] <= 1 || v.extent[1] <= 1 || v.stride[0] >= span(1) || v.stride[1] >= span(0);
+    if (rules.is_output && !nested) {
+      return Invalid(name, ".stride").At(0).Is(v.stride[0]).Must("not let rows overlap");
+    }
+  }
+  if (rules.needs_data && v.empty()) return Invalid(name, ".data").Must("not be null");
+  if (!IsAligned(v.data, element_bytes)) {
+    return Invalid(name, ".data").Must("be aligned to", static_cast<int64_t>(element_bytes));
+  }
+  return OkStatus();
+}
+
+template <class Byte, size_t R>
+Status CheckTensor(const char* name, const AnyView<Byte, R>& v, TensorRules rules) {
+  if (SizeOf(v.dtype) == 0) {
+    return Invalid(name, ".dtype").Is(static_cast<int64_t>(v.dtype)).Must("be a known DType");
+  }
+  return CheckRows(name, v, SizeOf(v.dtype), rules);
+}
+
+// A small float array such as lse or attn_sink: any strides, no two elements at one address.
+template <class T, size_t R>
+Status CheckFloats(const char* name, const View<T, R>& v, const int64_t (&expected)[R],
+                   bool needs_data = true) {
+  bool has_elements = true;
+  LATHE_RETURN_IF_REFUSED(CheckSpan(name, v.extent, v.stride, R, sizeof(T)));
+  for (size_t i = 0; i < R; ++i) {
+    const auto dim = static_cast<int64_t>(i);
+    LATHE_RETURN_IF_REFUSED(CheckExtent(name, dim, v.extent[i], expected[i]));
+    if (v.extent[i] > 1 && v.stride[i] < 1) {
+      return Invalid(name, ".stride").At(dim).Is(v.stride[i]).Must("be at least", 1);
+    }
+    has_elements = has_elements && v.extent[i] > 0;
+  }
+  if constexpr (R == 2) {
+    const bool nested = v.extent[0] <= 1 || v.extent[1] <= 1 ||
+                        v.stride[0] > SaturatingMul(v.extent[1] - 1, v.stride[1]) ||
+                        v.stride[1] > SaturatingMul(v.extent[0] - 1, v.stride[0]);
+    if (!nested)
+      return Invalid(name, ".stride").At(0).Is(v.stride[0]).Must("not let elements overlap");
+  }
+  if (needs_data && has_elements && v.empty()) return Invalid(name, ".data").Must("not be null");
+  if (!IsAligned(v.data, alignof(T))) {
+    return Invalid(name, ".data").Must("be aligned to", static_cast<int64_t>(alignof(T)));
+  }
+  return OkStatus();
+}
+
+// An integer array; null only when it has no elements. `expected` -1: any extent.
+template <size_t R>
+Status CheckIndices(const char* name, const IndexView<R>& v, const int64_t (&expected)[R]) {
+  const size_t bytes = v.is_int64 ? sizeof(int64_t) : sizeof(int32_t);
+  if (!IsAligned(v.data, bytes)) {
+    return Invalid(name, ".data").Must("be aligned to", static_cast<int64_t>(bytes));
+  }
+  LATHE_RETURN_IF_REFUSED(CheckSpan(name, v.extent, v.stride, R, bytes));
+  bool has_elements = true;
+  for (size_t i = 0; i < R; ++i) {
+    if (expected[i] >= 0) {
+      LATHE_RETURN_IF_REFUSED(CheckExtent(name, static_cast<int64_t>(i), v.extent[i], expected[i]));
+    }
+    has_elements = has_elements && v.extent[i] > 0;
+  }
+  if (has_elements && v.empty()) return Invalid(name, ".data").Must("not be null");
+  return OkStatus();
+}
+
+template <class Byte>
+Status CheckCache(const char* name, const BasicPagedCache<Byte>& cache, int64_t width,
+                  bool needs_data) {
+  const int64_t record = RecordBytes(cache.format, width);
+  if (record == 0) {
+    return Invalid(name, ".format")
+        .Is(static_cast<int64_t>(cache.format))
+        .Must("be a known CacheFormat");
+  }
+  if (const int64_t fixed = FixedWidth(cache.format); fixed != 0 && width != fixed) {
+    return Invalid(name, ".format")
+        .Is(static_cast<int64_t>(cache.format))
+        .Must("be one for the width in use; this one's is", fixed);
+  }
+  if (HasTensorScale(cache.format) && !(cache.scale > 0.0f && std::isfinite(cache.scale))) {
+    return Invalid(name, ".scale")
+        .IsReal(static_cast<double>(cache.scale))
+        .Must("be finite and above 0");
+  }
+  if (cache.num_blocks < 0)
+    return Invalid(name, ".num_blocks").Is(cache.num_blocks).Must("be at least", 0);
+  if (cache.block_size < 1)
+    return Invalid(name, ".block_size").Is(cache.block_size).Must("be at least", 1);
+  if (cache.row_stride < record) {
+    return Invalid(name, ".row_stride")
+        .Is(cache.row_stride)
+        .Must("be at least a record's bytes,", record);
+  }
+  const int64_t page = PageBytes(cache, width);
+  // One-part pages may also interleave (rows of all pages at one slot together), as long as no
+  // records meet.
+  int64_t pages = 0;  // bytes from the first page to the last
+  if (cache.num_blocks > 1) {
+    if (cache.block_stride >= record)
+      pages = SaturatingMul(cache.num_blocks - 1, cache.block_stride);
+    if (cache.block_stride < page && (SideBytes(cache.format) > 0 || cache.block_stride < record ||
+                                      cache.row_stride < SaturatingAdd(pages, record))) {
+      return Invalid(name, ".block_stride")
+          .Is(cache.block_stride)
+          .Must("be at least a page's bytes,", page);
+    }
+  }
+  if (cache.num_blocks > 0 && page > kMaxSpan) {
+    return Invalid(name, ".row_stride")
+        .Is(cache.row_stride)
+        .Must("not lead beyond the address space with .block_size", cache.block_size);
+  }
+  if (cache.num_blocks > 0 && SaturatingAdd(pages, page) > kMaxSpan) {
+    return Invalid(name, ".block_stride")
+        .Is(cache.block_stride)
+        .Must("not lead beyond the address space with .num_blocks", cache.num_blocks);
+  }
+  const auto alignment = static_cast<int64_t>(RecordAlignment(cache.format));
+  if (cache.row_stride % alignment != 0) {
+    return Invalid(name, ".row_stride").Is(cache.row_stride).Must("be a multiple of", alignment);
+  }
+  if (cache.num_blocks > 1 && cache.block_stride % alignment != 0) {
+    return Invalid(name, ".block_stride")
+        .Is(cache.block_stride)
+        .Must("be a multiple of", alignment);
+  }
+  if (needs_data && cache.num_blocks > 0 && cache.data == nullptr) {
+    return Invalid(name, ".data").Must("not be null");
+  }
+  if (!IsAligned(cache.data, static_cast<size_t>(alignment))) {
+    return Invalid(name, ".data").Must("be aligned to", alignment);
+  }
+  return OkStatus();
+}
+
+inline Status CheckExecutor(const Executor& executor) {
+  if (executor.run == nullptr) return Invalid("executor.run").Must("not be null");
+  return OkStatus();
+}
+
+}  // namespace LATHE_ABI
+}  // namespace detail
+}  // namespace lathe
+
+#endif  // LATHE_HOST_CHECK_H_

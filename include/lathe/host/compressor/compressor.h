@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compressor: checks, then three phases: entries pooled from the state as it was and the call's tokens, entries
+// finished and written, rows saved. Saving comes last, since it overwrites rows of the ring that are pooled.
+#ifndef LATHE_HOST_COMPRESSOR_COMPRESSOR_H_
+#define LATHE_HOST_COMPRESSOR_COMPRESSOR_H_
+
+#include <algorithm>
+
+#include "lathe/base/arena.h"
+#include "lathe/dispatch/registry.h"
+#include "lathe/host/compressor/check.h"
+#include "lathe/host/parallel.h"
+
+namespace lathe {
+namespace detail {
+namespace LATHE_ABI {
+
+// Entries that have stats of their own, and lanes that pool whole entries: more than either is good for.
+constexpr int64_t kMaxStatsRows = 256;
+// Rows times columns that are worth a task: some 5 us.
+constexpr int64_t kPoolGrain = 16384;
+
+struct CompressorWorkspace {
+  CompressedEntry* entries;
+  float* stats;  // [min(entries, kMaxStatsRows), 3, D], or null
+};
+
+inline CompressorWorkspace CarveCompressor(Arena& arena, int64_t num_entries, int64_t head_dim,
+                                           bool has_stats) {
+  CompressorWorkspace workspace = {};
+  workspace.entries = arena.Take<CompressedEntry>(static_cast<size_t>(num_entries));
+  if (has_stats) {
+    const int64_t rows = (std::min)(num_entries, kMaxStatsRows);
+    workspace.stats = arena.Take<float>(static_cast<size_t>(rows * 3 * head_dim));
+  }
+  return workspace;
+}
+
+inline size_t CompressorWorkspaceBytes(const CompressorOptions& options, int64_t num_tokens,
+                                       int64_t num_seqs, int64_t head_dim) noexcept {
+  if (options.ratio < 1 || num_tokens < 1 || num_seqs < 1 || head_dim < 1) return 0;
+  const int64_t tokens = (std::min)(num_tokens, kMaxPosition);
+  const int64_t seqs = (std::min)(num_seqs, tokens);
+  // A sequence of n tokens has at most ceil(n / ratio) boundaries.
+  const int64_t ratio = (std::min)(options.ratio, tokens);
+  const int64_t num_entries = (std::min)(tokens, tokens / ratio + seqs);
+  Arena counting;
+  CarveCompressor(counting, num_entries, (std::min)(head_dim, kMaxTransformWidth), true);
+  return counting.bytes();
+}
+
+// Boundaries whose entries are written.
+inline int64_t CountEntries(const CompressorArgs& args, int64_t ratio) {
+  int64_t count = 0;
+  if (!HasSlotMapping(args)) {
+    for (int64_t seq = 0; seq < NumSeqs(args); ++seq) {
+      const SeqTokens tokens = TokensOf(args, seq);
+      count += NumBoundaries(tokens.position, tokens.count(), ratio);
+    }
+    return count;
+  }
+  (void)ForEachBoundary(args, ratio, [&](int64_t, int64_t token, int64_t) {
+    count += args.slot_mapping(token) >= 0 ? 1 : 0;
+    return OkStatus();
+  });
+  return count;
+}
+
+inline void ListEntries(const CompressorArgs& args, int64_t ratio, CompressedEntry* entries) {
+  (void)ForEachBoundary(args, ratio, [&](int64_t seq, int64_t token, int64_t position) {
+    const int64_t slot = SlotOfEntry(args, ratio, seq, token, position);
+    if (slot >= 0) *entries++ = {token, seq, slot};
+    return OkStatus();
+  });
+}
+
+// Checks everything, and tells the number of entries.
+inline Status CheckCompressor(const CompressorArgs& args, const CompressorOptions& options,
+                              Buffer workspace, int64_t* num_entries) {
+  LATHE_RETURN_IF_REFUSED(CheckCompressorOptions(options));
+  LATHE_RETURN_IF_REFUSED(CheckCompressorInputs(args, options));
+  LATHE_RETURN_IF_REFUSED(CheckSequences(args));
+  LATHE_RETURN_IF_REFUSED(CheckTokenPositions(args));
+  LATHE_RETURN_IF_REFUSED(CheckState(args, options));
+  if (HasSlotMapping(args)) {
+    LATHE_RETURN_IF_REFUSED(CheckIndices("slot_mapping", args.slot_mapping, {NumTokens(args)}));
+  }
+  *num_entries = CountEntries(args, options.ratio);
+  LATHE_RETURN_IF_REFUSED(CheckDestination(args, options, *num_entries));
+  LATHE_RETURN_IF_REFUSED(CheckEntriesAndRows(args, options));
+
+  Arena counting;
+  CarveCompressor(counting, *num_entries, HeadDim(args, options), !WantsPartials(args));
+  const size_t given = workspace.data == nullptr ? 0 : workspace.bytes;
+  if (given < counting.bytes()) {
+    return Refuse(StatusCode::kBufferTooSmall, "workspace", ".bytes")
+        .Is(static_cast<int64_t>(given))
+        .Must("be at least", static_cast<int64_t>(counting.bytes()));
+  }
+  const auto begin = reinterpret_cast<uintptr_t>(workspace.data);
+  return CheckCompressorOverlaps(args, HeadDim(args, options), {begin, begin + counting.bytes()});
+}
+
+// Few entries of many rows are pooled by columns, so that all workers have some; more by entries.
+inline void RunEntries(const KernelTable& kernels, const CompressCall& call, int64_t num_entries,
+                       const Executor& executor) {
+  const int64_t head_dim = call.stats.extent[2], window = PoolWindow(call.options);
+  const auto workers = static_cast<int64_t>((std::max)(executor.num_workers, size_t{1}));
+  const bool wants_partials = WantsPartials(call.args);
+  const int64_t row_work = SaturatingMul(window, head_dim);
+  const bool is_split =
+      num_entries <= kMaxStatsRows && num_entries < 4 * workers && row_work >= 2 * kPoolGrain;
+  if (is_split || wants_partials) {
+    const int64_t block_work = SaturatingMul(window, kPoolColumns);
+    ForEachRange(executor, num_entries * NumPoolBlocks(head_dim),
+                 (std::max)(int64_t{1}, kPoolGrain / block_work),
+                 [&](int64_t begin, int64_t end) { kernels.pool_columns(call, begin, end); });
+    if (wants_partials) return;
+    ForEachRange(executor, num_entries, 8,
+                 [&](int64_t begin, int64_t end) { kernels.finish_entries(call, begin, end); });
+    return;
+  }
+  const int64_t piece = (std::max)(int64_t{1}, kPoolGrain / row_work);
+  ForEachItem(executor, static_cast<size_t>(kMaxStatsRows), (num_entries + piece - 1) / piece,
+              [&](int64_t item, size_t lane) {
+                kernels.compress(call, item * piece, (std::min)(num_entries, (item + 1) * piece),
+                                 static_cast<int64_t>(lane));
+              });
+}
+
+inline Status CompressTokens(const CompressorArgs& args, const CompressorOptions& options,
+                             Buffer workspace, const Executor& executor) noexcept {
+  int64_t num_entries = 0;
+  LATHE_RETURN_IF_REFUSED(CheckCompressor(args, options, workspace, &num_entries));
+  LATHE_RETURN_IF_REFUSED(CheckExecutor(executor));
+  Target target;
+  const KernelTable* kernels;
+  LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &target, &kernels));
+  CompressCall call{args, options, nullptr, args.partials};
+  if (num_entries > 0) {
+    Arena arena(workspace.data);
+    const int64_t head_dim = HeadDim(args, options);
+    const CompressorWorkspace pieces =
+        CarveCompressor(arena, num_entries, head_dim, !WantsPartials(args));
+    ListEntries(args, options.ratio, pieces.entries);
+    call.entries = pieces.entries;
+    if (!WantsPartials(args)) {
+      call.stats = Packed(pieces.stats, (std::min)(num_entries, kMaxStatsRows), 3, head_dim);
+    }
+    RunEntries(*kernels, call, num_entries, executor);
+  }
+  // A row of 8 KB takes about a microsecond.
+  ForEachRange(executor, NumTokens(args), 16,
+               [&](int64_t begin, int64_t end) { kernels->save_states(call, begin, end); });
+  return OkStatus();
+}
+
+inline Status MergeCompressed(const CompressedMergeArgs& args,
+                              const CompressedMergeOptions& options,
+                              const Executor& executor) noexcept {
+  LATHE_RETURN_IF_REFUSED(CheckCompressedMerge(args, options));
+  LATHE_RETURN_IF_REFUSED(CheckExecutor(executor));
+  Target target;
+  const KernelTable* kernels;
+  LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &target, &kernels));
+  ForEachRange(executor, args.positions.extent[0], 8, [&](int64_t begin, int64_t end) {
+    kernels->merge_compressed(args, options, begin, end);
+  });
+  return OkStatus();
+}
+
+}  // namespace LATHE_ABI
+}  // namespace detail
+}  // namespace lathe
+
+#endif  // LATHE_HOST_COMPRESSOR_COMPRESSOR_H_

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which products a call takes.
+#ifndef LATHE_HOST_ENGINE_CHOICE_H_
+#define LATHE_HOST_ENGINE_CHOICE_H_
+
+#include "lathe/base/precision.h"
+#include "lathe/base/status.h"
+#include "lathe/cache/scale_rules.h"
+#include "lathe/dispatch/abi.h"
+#include "lathe/kernel/kernel_table.h"
+
+namespace lathe {
+namespace detail {
+namespace LATHE_ABI {
+
+// bf16 products are exact for bf16 inputs. A query of another type would be rounded, and so would the
+// keys of some formats (8192 normally distributed ones: 1.3 times the bound of kAuto), so that
+// needs consent.
+inline Engine ChooseEngine(bool has_bf16, Precision precision, BFloat16Rows rows,
+                           bool is_bf16_query) {
+  if (!has_bf16 || rows == BFloat16Rows::kNever) return Engine::kFloat32;
+  switch (precision) {
+    case Precision::kFloat32:
+      return Engine::kFloat32;
+    case Precision::kBFloat16:
+      return Engine::kBFloat16;
+    case Precision::kAuto:
+      break;
+  }
+  return is_bf16_query && rows == BFloat16Rows::kExact ? Engine::kBFloat16 : Engine::kFloat32;
+}
+
+inline Status CheckPrecision(Precision precision) {
+  if (precision <= Precision::kFloat32) return OkStatus();
+  return Invalid("options.precision")
+      .Is(static_cast<int64_t>(precision))
+      .Must("be a known Precision");
+}
+
+}  // namespace LATHE_ABI
+}  // namespace detail
+}  // namespace lathe
+
+#endif  // LATHE_HOST_ENGINE_CHOICE_H_
