@@ -29,12 +29,12 @@ DecodeStep::DecodeStep(const DecodeCall& call, const MlaDecodeArgs& args, Turns 
 }
 
 void DecodeStep::Plan() {
-  MlaDecodeLimits limits;
+  Limits limits;
   limits.max_num_seqs = call_.batch;
   limits.max_num_tokens = call_.tokens();
   for (const KeySet* keys : {&args_.keys, &args_.extra_keys}) {
     if (!keys->is_given()) continue;
-    limits.max_seq_len +=
+    limits.max_num_keys +=
         keys->has_indices() ? keys->indices.extent[1] : keys->seq_lens(0) / keys->compress_ratio;
   }
   limits.num_workers = call_.threads;

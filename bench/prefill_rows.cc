@@ -77,7 +77,7 @@ class Call {
     key_starts_[1] = static_cast<int32_t>(c.keys());
     limits_.max_num_seqs = 1;
     limits_.max_num_tokens = c.tokens;
-    limits_.max_seq_len = c.keys();
+    limits_.max_num_keys = c.keys();
     limits_.num_workers = c.threads;
   }
   virtual ~Call() = default;
@@ -123,7 +123,7 @@ class Call {
   Case c_;
   Tensor<3> q_, out_;
   int32_t starts_[2] = {}, key_starts_[2] = {};
-  MlaDecodeLimits limits_;
+  Limits limits_;
 
  private:
   HugeBuffer plan_memory_, workspace_;

@@ -79,7 +79,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     LATHE_FUZZ_REQUIRE(!in.is_calm(), "%s", Format(planned).c_str());
     return 0;
   }
-  const auto bytes = static_cast<int64_t>(PrefillWorkspaceBytes(*plan));
+  const auto bytes = static_cast<int64_t>(PlanWorkspaceBytes(*plan));
   if (bytes > (1 << 22)) return 0;
   const Buffer workspace{arrays.Take(bytes), static_cast<size_t>(bytes)};
   if (!fuzz::RunAccepted(in, arrays, [&] { return RunPrefill(*plan, args, workspace); })) return 0;

@@ -9,10 +9,11 @@ import sys
 
 HEADERS = pathlib.Path(__file__).resolve().parent.parent / "include/lathe"
 STRUCT_HEADERS = sorted(HEADERS.glob("*.h")) + [HEADERS / "base" / name for name in (
-    "keys.h", "rope.h", "row_transform.h", "lse.h", "target.h")]
+    "keys.h", "plan.h", "rope.h", "row_transform.h", "lse.h", "target.h")]
 
 # What C calls otherwise.
 FUNCTIONS = {"Targets": "lathe_get_target"}
+OF_PLANS = ("PlanTarget", "PlanWorkspaceBytes")  # one for each kind of plan
 STRUCTS = {"BasicPagedCache": "lathe_paged_cache", "LatentWriteOptions": "lathe_cache_write_options",
            "IndexerWriteOptions": "lathe_cache_write_options", "TargetList": None}  # lathe_num_targets
 FIELDS = {"causal": "no_causal", "check_indices": "no_check_indices", "interleaved": "is_neox_style"}
@@ -39,7 +40,10 @@ def lacking():
     c_functions = set(re.findall(r"LATHE_C_API \w+ (\w+)\(", c))
     c_structs = {name: set(fields(body)) for name, body in re.findall(r"typedef struct (\w+) \{(.*?)\}", c, re.DOTALL)}
 
-    names = re.findall(r"LATHE_OPERATION\(\w+, (\w+),", code(HEADERS / "dispatch/operations.def"))
+    names = []
+    for name, plan in re.findall(r"LATHE_OPERATION\(\w+, (\w+),\s*\((?:const (\w+)Plan& plan\))?",
+                                 code(HEADERS / "dispatch/operations.def")):
+        names.append(plan + name if name in OF_PLANS else name)
     names += re.findall(r"^LATHE_INLINE[^;{]*?(\w+)\(", code(HEADERS / "v4_metadata.h"), re.MULTILINE)
     for name in names:
         if FUNCTIONS.get(name, in_c(name)) not in c_functions:

@@ -101,10 +101,10 @@ Partial Attend(const Prompts<T>& prompts, const KeysAndValues<T>& keys, const Ra
   args.lse = lathe::Packed(partial.lse.data(), num_tokens, kHeads);
 
   // Buffers of the largest call and a plan that all layers share, in an engine.
-  lathe::MlaDecodeLimits limits;
+  lathe::Limits limits;
   limits.max_num_seqs = static_cast<int64_t>(num_starts) - 1;
   limits.max_num_tokens = num_tokens;
-  limits.max_seq_len = kChunk;
+  limits.max_num_keys = kChunk;
   lathe::Sizes sizes;
   Check(lathe::PrefillSizes(shape, options, limits, &sizes));
   std::vector<std::byte> plan_memory(sizes.plan_bytes), workspace(sizes.workspace_bytes);

@@ -96,7 +96,7 @@ int main(void) {
       .keys = &keys,
       .out = lathe_packed3(out, LATHE_DTYPE_FLOAT32, kSeqs, kHeads, kRank),
       .lse = lathe_packed2(lse, LATHE_DTYPE_FLOAT32, kSeqs, kHeads)};
-  const lathe_mla_decode_limits limits = {sizeof limits, kSeqs, kSeqs, 37, 1};
+  const lathe_limits limits = {sizeof limits, kSeqs, kSeqs, 37, 1};
   lathe_sizes sizes = {.struct_size = sizeof sizes};
 
   if (lathe_mla_decode_sizes(&shape, &options, &limits, &sizes, &message) == LATHE_STATUS_OK) {

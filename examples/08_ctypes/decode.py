@@ -80,7 +80,7 @@ class Args(Sized):
 
 class Limits(Sized):
     _fields_ = [("struct_size", c.c_size_t), ("max_num_seqs", c.c_int64), ("max_num_tokens", c.c_int64),
-                ("max_seq_len", c.c_int64), ("num_workers", c.c_size_t)]
+                ("max_num_keys", c.c_int64), ("num_workers", c.c_size_t)]
 
 
 class Sizes(Sized):
@@ -152,7 +152,7 @@ def main():
     workers = 2
     sizes = Sizes()
     lathe("lathe_mla_decode_sizes", c.byref(shape), c.byref(options),
-          c.byref(Limits(max_num_seqs=2, max_num_tokens=2, max_seq_len=11, num_workers=workers)), c.byref(sizes))
+          c.byref(Limits(max_num_seqs=2, max_num_tokens=2, max_num_keys=11, num_workers=workers)), c.byref(sizes))
     plan_memory = c.create_string_buffer(sizes.plan_bytes)
     workspace = c.create_string_buffer(sizes.workspace_bytes)
     plan = c.c_void_p()

@@ -28,6 +28,7 @@
 #include "lathe/capi/latent_cache.h"
 #include "lathe/capi/merge_states.h"
 #include "lathe/capi/mla_decode.h"
+#include "lathe/capi/plan.h"
 #include "lathe/capi/prefill.h"
 #include "lathe/capi/query_prep.h"
 #include "lathe/capi/topk.h"

@@ -76,9 +76,8 @@ size_t lathe_array_workspace_bytes(size_t count) {
 }
 
 int32_t lathe_mla_decode_sizes(const lathe_mla_shape* shape,
-                               const lathe_mla_decode_options* options,
-                               const lathe_mla_decode_limits* limits, lathe_sizes* sizes,
-                               lathe_message* message) {
+                               const lathe_mla_decode_options* options, const lathe_limits* limits,
+                               lathe_sizes* sizes, lathe_message* message) {
   return lathe::capi::CallSizes(lathe::MlaDecodeSizes, shape, options, limits, sizes, message);
 }
 
@@ -90,11 +89,11 @@ int32_t lathe_plan_mla_decode(const lathe_mla_shape* shape, const lathe_mla_deco
                                plan, message);
 }
 
-int32_t lathe_plan_target(const lathe_mla_decode_plan* plan) {
+int32_t lathe_mla_decode_plan_target(const lathe_mla_decode_plan* plan) {
   return static_cast<int32_t>(lathe::PlanTarget(lathe::capi::ToPlan(plan)));
 }
 
-size_t lathe_plan_workspace_bytes(const lathe_mla_decode_plan* plan) {
+size_t lathe_mla_decode_plan_workspace_bytes(const lathe_mla_decode_plan* plan) {
   return lathe::PlanWorkspaceBytes(lathe::capi::ToPlan(plan));
 }
 
@@ -118,7 +117,7 @@ int32_t lathe_run_mla_decode_merge(const lathe_mla_decode_plan* plan,
 }
 
 int32_t lathe_prefill_sizes(const lathe_prefill_shape* shape, const lathe_prefill_options* options,
-                            const lathe_mla_decode_limits* limits, lathe_sizes* sizes,
+                            const lathe_limits* limits, lathe_sizes* sizes,
                             lathe_message* message) {
   return lathe::capi::CallSizes(lathe::PrefillSizes, shape, options, limits, sizes, message);
 }
@@ -131,12 +130,12 @@ int32_t lathe_plan_prefill(const lathe_prefill_shape* shape, const lathe_prefill
                                plan, message);
 }
 
-int32_t lathe_prefill_target(const lathe_prefill_plan* plan) {
-  return static_cast<int32_t>(lathe::PrefillTarget(lathe::capi::ToPlan(plan)));
+int32_t lathe_prefill_plan_target(const lathe_prefill_plan* plan) {
+  return static_cast<int32_t>(lathe::PlanTarget(lathe::capi::ToPlan(plan)));
 }
 
-size_t lathe_prefill_workspace_bytes(const lathe_prefill_plan* plan) {
-  return lathe::PrefillWorkspaceBytes(lathe::capi::ToPlan(plan));
+size_t lathe_prefill_plan_workspace_bytes(const lathe_prefill_plan* plan) {
+  return lathe::PlanWorkspaceBytes(lathe::capi::ToPlan(plan));
 }
 
 int32_t lathe_run_prefill(const lathe_prefill_plan* plan, const lathe_prefill_args* args,

@@ -20,26 +20,19 @@
 #error "lathe/impl.h and lathe/static.h need translation units of their own"
 #endif
 
-#include <type_traits>
-
 #include "lathe/arch/float_flags.h"
 #include "lathe/host/operations.h"
 #include "lathe/lathe.h"
 
-namespace lathe {
-
 #define LATHE_DEFAULT  // stands in the declaration
-// The assertion finds a signature that is not the declared one, which would make an overload.
+// The qualified name lets nothing be defined that is not declared.
 #define LATHE_OPERATION(result, name, parameters, arguments) \
-  result name parameters noexcept {                          \
+  auto lathe::name parameters noexcept->result {             \
     const arch::KeepFloatFlags keep;                         \
     return detail::LATHE_ABI::name arguments;                \
-  }                                                          \
-  static_assert(std::is_same_v<decltype(&lathe::name), decltype(&detail::LATHE_ABI::name)>);
+  }
 #include "lathe/dispatch/operations.def"
 #undef LATHE_OPERATION
 #undef LATHE_DEFAULT
-
-}  // namespace lathe
 
 #endif  // LATHE_IMPL_H_

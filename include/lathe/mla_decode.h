@@ -21,6 +21,7 @@
 #include "lathe/base/executor.h"
 #include "lathe/base/keys.h"
 #include "lathe/base/lse.h"
+#include "lathe/base/plan.h"
 #include "lathe/base/precision.h"
 #include "lathe/base/rope.h"
 #include "lathe/base/status.h"
@@ -112,19 +113,6 @@ struct MlaDecodeArgs {
   View<float, 2> lse = {};
 };
 
-// The largest call that buffers of a given size must serve.
-struct MlaDecodeLimits {
-  int64_t max_num_seqs = 0;
-  int64_t max_num_tokens = 0;  // query rows over the whole batch
-  int64_t max_seq_len = 0;     // keys, or entries of an index list; of both key sets together
-  size_t num_workers = 1;
-};
-
-struct Sizes {
-  size_t plan_bytes = 0;
-  size_t workspace_bytes = 0;
-};
-
 // What a step is cut into; lives in the caller's plan memory, trivially destructible. Every Run of the
 // step may share it, from several threads at once.
 class MlaDecodePlan;
@@ -133,10 +121,10 @@ class MlaDecodePlan;
 Target PlanTarget(const MlaDecodePlan& plan) noexcept;
 size_t PlanWorkspaceBytes(const MlaDecodePlan& plan) noexcept;
 
-// Bytes of plan memory and workspace that suffice for every call within `limits`. O(1).
-// Refuses sizes that are not positive, an unknown precision, a target that cannot run.
-Status MlaDecodeSizes(const MlaShape& shape, const MlaDecodeOptions& options,
-                      const MlaDecodeLimits& limits, Sizes* sizes) noexcept;
+// Bytes of plan memory and workspace that suffice for every call within `limits`, of which all four count. O(1).
+// Refuses sizes and limits that are not positive, an unknown precision, a target that cannot run.
+Status MlaDecodeSizes(const MlaShape& shape, const MlaDecodeOptions& options, const Limits& limits,
+                      Sizes* sizes) noexcept;
 
 // Cuts a step into tasks of about equal work. Reads extents, strides, dtypes, lengths and (with
 // check_indices) block ids, never tensor data, so q.data, out.data, lse.data and keys.cache.data may
@@ -152,14 +140,15 @@ Status PlanMlaDecode(const MlaShape& shape, const MlaDecodeOptions& options,
 // workers and company in the batch. No allocation, no lock, no exception.
 // Refuses, before anything is written: null data, strides smaller than a row, misaligned data, out or lse
 // overlapping an input or each other, extents other than the plan's, lengths other than the plan's
-// (kStalePlan), a workspace too small. An executor with more workers than the plan knows uses as many as
-// the plan knows.
+// (kStalePlan), a workspace too small. An executor may have fewer workers than the plan, or more, of which then some
+// have nothing to do.
 Status RunMlaDecode(const MlaDecodePlan& plan, const MlaDecodeArgs& args, Buffer workspace,
                     const Executor& executor = {}) noexcept;
 
-// The same for pools that are already inside a parallel region: call Part on every thread ith of nth,
-// wait for all (the pool's own barrier), then Merge on every thread. nth must be the plan's num_workers.
-// Both refuse exactly what RunMlaDecode refuses, each on its own.
+// RunMlaDecode for pools that are already inside a parallel region: call Part once for every ith of [0, nth), each on
+// a thread of its own or not, wait for all (the pool's own barrier), then Merge for every ith of its own nth. nth is
+// any number >= 1; with more than the plan's num_workers some have nothing to do in Part. Each refuses what
+// RunMlaDecode refuses, and ith >= nth.
 Status RunMlaDecodePart(const MlaDecodePlan& plan, const MlaDecodeArgs& args, Buffer workspace,
                         size_t ith, size_t nth) noexcept;
 Status RunMlaDecodeMerge(const MlaDecodePlan& plan, const MlaDecodeArgs& args, Buffer workspace,

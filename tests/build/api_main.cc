@@ -23,8 +23,8 @@ bool Refuses(lathe::Target target, const char* reason) {
   lathe::MlaDecodeOptions options;
   options.softmax_scale = 1.0f;
   options.target = target;
-  lathe::MlaDecodeLimits limits;
-  limits.max_num_seqs = limits.max_num_tokens = limits.max_seq_len = 1;
+  lathe::Limits limits;
+  limits.max_num_seqs = limits.max_num_tokens = limits.max_num_keys = 1;
   lathe::Sizes sizes;
   const lathe::Status status = lathe::MlaDecodeSizes(shape, options, limits, &sizes);
   std::printf("%s\n", lathe::Format(status).c_str());

@@ -146,9 +146,9 @@ bool ExerciseOn(lathe::Target target) {
   args.out = lathe::Packed(out, 1, kHeads, kRank);
   args.lse = lathe::Packed(lse, 1, kHeads);
 
-  lathe::MlaDecodeLimits limits;
+  lathe::Limits limits;
   limits.max_num_seqs = limits.max_num_tokens = 1;
-  limits.max_seq_len = kKeys;
+  limits.max_num_keys = kKeys;
   lathe::Sizes sizes;
   if (!Ok(ops::MlaDecodeSizes(shape, options, limits, &sizes), "MlaDecodeSizes")) return false;
   const Memory plan_memory(sizes.plan_bytes), workspace(sizes.workspace_bytes);

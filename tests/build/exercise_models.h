@@ -212,16 +212,15 @@ bool ExercisePrefill(lathe::Target target) {
   args.query_start_loc = lathe::Packed(query_start_loc, 2);
   args.kv_start_loc = lathe::Packed(kv_start_loc, 2);
   args.out = lathe::Packed(out, 1, kHeads, kRank);
-  lathe::MlaDecodeLimits limits;
+  lathe::Limits limits;
   limits.max_num_seqs = limits.max_num_tokens = 1;
-  limits.max_seq_len = kKeys;
+  limits.max_num_keys = kKeys;
   lathe::Sizes sizes;
   if (!Ok(ops::PrefillSizes(shape, options, limits, &sizes), "PrefillSizes")) return false;
   const Memory plan_memory(sizes.plan_bytes), workspace(sizes.workspace_bytes);
   const lathe::PrefillPlan* plan = nullptr;
   if (!Ok(ops::PlanPrefill(shape, options, args, 1, plan_memory.buffer, &plan), "PlanPrefill") ||
-      ops::PrefillTarget(*plan) != target ||
-      ops::PrefillWorkspaceBytes(*plan) > sizes.workspace_bytes ||
+      ops::PlanTarget(*plan) != target || ops::PlanWorkspaceBytes(*plan) > sizes.workspace_bytes ||
       !Ok(ops::RunPrefill(*plan, args, workspace.buffer), "RunPrefill")) {
     return false;
   }

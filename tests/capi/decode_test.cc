@@ -106,8 +106,8 @@ TEST_CASE("decode through C gives the bits of C++", "[capi]") {
   RequireOk([&](lathe_message* m) {
     return lathe_plan_mla_decode(&c.shape, &c.options, &c.args, 2, memory, &plan, m);
   });
-  REQUIRE(lathe_plan_target(plan) == static_cast<int32_t>(target));
-  REQUIRE(lathe_plan_workspace_bytes(plan) == PlanWorkspaceBytes(*call.plan));
+  REQUIRE(lathe_mla_decode_plan_target(plan) == static_cast<int32_t>(target));
+  REQUIRE(lathe_mla_decode_plan_workspace_bytes(plan) == PlanWorkspaceBytes(*call.plan));
 
   const auto poison = [&] {
     call.out.Poison();
@@ -155,10 +155,10 @@ TEST_CASE("options that leave float32 calls as they are arrive, too", "[capi]") 
 TEST_CASE("sizes through C are those of C++", "[capi]") {
   const DecodeCall call;
   const CDecode c(call.shape, call.options, call.args);
-  auto limits = Sized<lathe_mla_decode_limits>();
+  auto limits = Sized<lathe_limits>();
   limits.max_num_seqs = 5;
   limits.max_num_tokens = 9;
-  limits.max_seq_len = 777;
+  limits.max_num_keys = 777;
   Sizes expected;
   const auto require_same = [&] {
     auto sizes = Sized<lathe_sizes>();
@@ -174,7 +174,7 @@ TEST_CASE("sizes through C are those of C++", "[capi]") {
   REQUIRE(MlaDecodeSizes(call.shape, call.options, {5, 9, 777, 3}, &expected).ok());
   require_same();
 
-  limits.max_seq_len = 0;
+  limits.max_num_keys = 0;
   const std::string refusal =
       Format(MlaDecodeSizes(call.shape, call.options, {5, 9, 0, 3}, &expected)).c_str();
   auto sizes = Sized<lathe_sizes>();

@@ -58,8 +58,8 @@ TEST_CASE("prefill through C gives the bits of C++", "[capi]") {
       return lathe_plan_prefill(&c.shape, &c.options, &c.args, 2, {memory.data(), memory.size()},
                                 &plan, m);
     });
-    REQUIRE(lathe_prefill_target(plan) == static_cast<int32_t>(target));
-    REQUIRE(lathe_prefill_workspace_bytes(plan) == PrefillWorkspaceBytes(cpp_plan));
+    REQUIRE(lathe_prefill_plan_target(plan) == static_cast<int32_t>(target));
+    REQUIRE(lathe_prefill_plan_workspace_bytes(plan) == PlanWorkspaceBytes(cpp_plan));
     const lathe_buffer workspace{workspace_buffer.data, workspace_buffer.bytes};
     const lathe_executor threads = Mirror(ThreadExecutor(2));
     const auto require_same = [&] {
@@ -85,10 +85,10 @@ TEST_CASE("prefill through C gives the bits of C++", "[capi]") {
 TEST_CASE("sizes of a prefill through C are those of C++", "[capi]") {
   Problem problem(Case());
   const CPrefill c(Case().shape, problem.options, problem.args);
-  auto limits = Sized<lathe_mla_decode_limits>();
+  auto limits = Sized<lathe_limits>();
   limits.max_num_seqs = 3;
   limits.max_num_tokens = 999;
-  limits.max_seq_len = 7777;
+  limits.max_num_keys = 7777;
   limits.num_workers = 3;
   Sizes expected;
   REQUIRE(PrefillSizes(Case().shape, problem.options, {3, 999, 7777, 3}, &expected).ok());
@@ -183,7 +183,7 @@ TEST_CASE("fields past an older prefill struct's size are not given", "[capi]") 
 TEST_CASE("running a prefill through C passes on what C++ refuses, and writes nothing", "[capi]") {
   Call call;
   RequireOk([&](lathe_message* m) { return call.Plan(m); });
-  std::vector<std::byte> memory(lathe_prefill_workspace_bytes(call.plan));
+  std::vector<std::byte> memory(lathe_prefill_plan_workspace_bytes(call.plan));
   const lathe_buffer workspace{memory.data(), memory.size()};
   const auto run = [&](lathe_message* m) {
     return lathe_run_prefill(call.plan, &call.c.args, workspace, nullptr, m);
@@ -196,9 +196,9 @@ TEST_CASE("running a prefill through C passes on what C++ refuses, and writes no
   call.problem.query_start_loc[1] = 5;
   RequireInvalid(
       [&](lathe_message* m) {
-        return lathe_run_prefill_part(call.plan, &call.c.args, workspace, 0, 3, m);
+        return lathe_run_prefill_part(call.plan, &call.c.args, workspace, 0, 0, m);
       },
-      "nth is 3, must be the num_workers of the plan, 2");
+      "nth is 0, must be at least 1");
   RequireInvalid(
       [&](lathe_message* m) {
         return lathe_run_prefill_merge(call.plan, &call.c.args, workspace, 2, 2, m);

@@ -41,9 +41,9 @@ bool Decode(float* out, float* lse) {
   args.out = lathe::Packed(out, 1, 1, kRank);
   args.lse = lathe::Packed(lse, 1, 1);
 
-  lathe::MlaDecodeLimits limits;
+  lathe::Limits limits;
   limits.max_num_seqs = limits.max_num_tokens = 1;
-  limits.max_seq_len = 3;
+  limits.max_num_keys = 3;
   lathe::Sizes sizes;
   if (!Ok(ops::MlaDecodeSizes(shape, options, limits, &sizes))) return false;
   std::vector<std::byte> plan_memory(sizes.plan_bytes), workspace(sizes.workspace_bytes);

@@ -14,29 +14,29 @@ using Call = DecodeCall;
 TEST_CASE("Sizes refuses limits that no memory has", "[mla_decode][validation]") {
   struct Row {
     const char *message;
-    void (*break_it)(MlaDecodeLimits &limits);
+    void (*break_it)(Limits &limits);
   };
   const Row rows[] = {
       {"invalid argument: limits.max_num_seqs is 9223372036854775807, must be "
        "at most 2147483647",
-       [](MlaDecodeLimits &l) { l.max_num_seqs = kInt64Max; }},
+       [](Limits &l) { l.max_num_seqs = kInt64Max; }},
       {"invalid argument: limits.max_num_tokens is 9223372036854775807, must "
        "be at most 2147483647",
-       [](MlaDecodeLimits &l) { l.max_num_tokens = kInt64Max; }},
-      {"invalid argument: limits.max_seq_len is 9223372036854775807, must be "
+       [](Limits &l) { l.max_num_tokens = kInt64Max; }},
+      {"invalid argument: limits.max_num_keys is 9223372036854775807, must be "
        "at most 1099511627776",
-       [](MlaDecodeLimits &l) { l.max_seq_len = kInt64Max; }},
+       [](Limits &l) { l.max_num_keys = kInt64Max; }},
       {"invalid argument: limits.num_workers is 65537, must be at most 65536",
-       [](MlaDecodeLimits &l) { l.num_workers = 65537; }},
+       [](Limits &l) { l.num_workers = 65537; }},
       {"invalid argument: limits.num_workers is 9223372036854775807, must be "
        "at most 65536",
-       [](MlaDecodeLimits &l) { l.num_workers = SIZE_MAX; }},
+       [](Limits &l) { l.num_workers = SIZE_MAX; }},
   };
   for (const Row &row : rows) {
     INFO("expected: " << row.message);
     MlaDecodeOptions options;
     options.softmax_scale = 1;
-    MlaDecodeLimits limits{2, 3, 100, 2};
+    Limits limits{2, 3, 100, 2};
     row.break_it(limits);
     Sizes sizes{111, 222};
     RequireRefused(MlaDecodeSizes({2, 4, 2}, options, limits, &sizes), row.message);

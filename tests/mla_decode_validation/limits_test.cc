@@ -14,7 +14,7 @@ using Call = DecodeCall;
 struct SizesCall {
   MlaShape shape{2, 4, 2};
   MlaDecodeOptions options;
-  MlaDecodeLimits limits;
+  Limits limits;
   Sizes sizes{111, 222};
 
   SizesCall() {
@@ -36,8 +36,8 @@ TEST_CASE("Sizes refuses what no call could be", "[mla_decode][validation]") {
        [](SizesCall& c) { c.limits.max_num_seqs = kInt64Min; }},
       {"invalid argument: limits.max_num_tokens is 0, must be at least 1",
        [](SizesCall& c) { c.limits.max_num_tokens = 0; }},
-      {"invalid argument: limits.max_seq_len is -1, must be at least 1",
-       [](SizesCall& c) { c.limits.max_seq_len = -1; }},
+      {"invalid argument: limits.max_num_keys is -1, must be at least 1",
+       [](SizesCall& c) { c.limits.max_num_keys = -1; }},
       {"invalid argument: limits.num_workers is 0, must be at least 1",
        [](SizesCall& c) { c.limits.num_workers = 0; }},
       {"invalid argument: shape.num_heads is 0, must be at least 1",

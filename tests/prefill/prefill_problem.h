@@ -76,15 +76,15 @@ class PrefillProblem {
   T* Value(int64_t key, int64_t head) { return RowOf<T>(args.v, key, head); }
 
   // Limits that this call just reaches.
-  MlaDecodeLimits TightLimits(size_t num_workers) const {
+  Limits TightLimits(size_t num_workers) const {
     const auto longest = [](const std::vector<int64_t>& lens) {
       return lens.empty() ? int64_t{1}
                           : std::max<int64_t>(1, *std::max_element(lens.begin(), lens.end()));
     };
-    MlaDecodeLimits limits;
+    Limits limits;
     limits.max_num_seqs = std::max<int64_t>(1, static_cast<int64_t>(c_.q_lens.size()));
     limits.max_num_tokens = std::max<int64_t>(1, num_rows());
-    limits.max_seq_len = longest(c_.kv_lens);
+    limits.max_num_keys = longest(c_.kv_lens);
     limits.num_workers = num_workers;
     return limits;
   }
@@ -101,9 +101,9 @@ class PrefillProblem {
     const PrefillPlan* plan = nullptr;
     RequireOk(PlanPrefill(c_.shape, options, args, num_workers,
                           {plan_memory_.data(), plan_memory_.size()}, &plan));
-    REQUIRE(PrefillWorkspaceBytes(*plan) <= sizes.workspace_bytes);
-    if (options.target != Target::kAuto) REQUIRE(PrefillTarget(*plan) == options.target);
-    workspace_.Resize(PrefillWorkspaceBytes(*plan));
+    REQUIRE(PlanWorkspaceBytes(*plan) <= sizes.workspace_bytes);
+    if (options.target != Target::kAuto) REQUIRE(PlanTarget(*plan) == options.target);
+    workspace_.Resize(PlanWorkspaceBytes(*plan));
     run(*plan, Buffer{workspace_.data(), workspace_.size()});
   }
   void Run(size_t num_workers = 1) {

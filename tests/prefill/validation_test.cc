@@ -108,34 +108,33 @@ TEST_CASE("the call that the refusals start from is right", "[prefill]") {
 }
 
 TEST_CASE("prefill sizes refuse", "[prefill]") {
-  const auto refuse = [](const char* message,
-                         const std::function<void(PrefillCall&, MlaDecodeLimits&)>& f) {
+  const auto refuse = [](const char* message, const std::function<void(PrefillCall&, Limits&)>& f) {
     INFO("expected: " << message);
     PrefillCall call;
-    MlaDecodeLimits limits{2, 3, 3, 2};
+    Limits limits{2, 3, 3, 2};
     f(call, limits);
     Sizes sizes;
     RequireMessage(PrefillSizes(call.shape, call.options, limits, &sizes), message);
     REQUIRE(sizes.plan_bytes == 0);
   };
   refuse("invalid argument: shape.num_heads is 0, must be at least 1",
-         [](PrefillCall& c, MlaDecodeLimits&) { c.shape.num_heads = 0; });
+         [](PrefillCall& c, Limits&) { c.shape.num_heads = 0; });
   refuse("invalid argument: shape.num_kv_heads is -1, must be at least 0",
-         [](PrefillCall& c, MlaDecodeLimits&) { c.shape.num_kv_heads = -1; });
+         [](PrefillCall& c, Limits&) { c.shape.num_kv_heads = -1; });
   refuse("invalid argument: shape.num_kv_heads is 3, must divide shape.num_heads = 4",
-         [](PrefillCall& c, MlaDecodeLimits&) { c.shape.num_kv_heads = 3; });
+         [](PrefillCall& c, Limits&) { c.shape.num_kv_heads = 3; });
   refuse("invalid argument: shape.qk_head_dim is 0, must be at least 1",
-         [](PrefillCall& c, MlaDecodeLimits&) { c.shape.qk_head_dim = 0; });
+         [](PrefillCall& c, Limits&) { c.shape.qk_head_dim = 0; });
   refuse("invalid argument: shape.v_head_dim is 0, must be at least 1",
-         [](PrefillCall& c, MlaDecodeLimits&) { c.shape.v_head_dim = 0; });
+         [](PrefillCall& c, Limits&) { c.shape.v_head_dim = 0; });
   refuse("invalid argument: options.window is 0, must be at least 1",
-         [](PrefillCall& c, MlaDecodeLimits&) { c.options.window = 0; });
+         [](PrefillCall& c, Limits&) { c.options.window = 0; });
   refuse(
       "target unavailable: options.target is 99, must be auto or a target that runs here: no such "
       "target",
-      [](PrefillCall& c, MlaDecodeLimits&) { c.options.target = Target{99}; });
+      [](PrefillCall& c, Limits&) { c.options.target = Target{99}; });
   refuse("invalid argument: limits.max_num_tokens is 0, must be at least 1",
-         [](PrefillCall&, MlaDecodeLimits& l) { l.max_num_tokens = 0; });
+         [](PrefillCall&, Limits& l) { l.max_num_tokens = 0; });
   const PrefillCall call;
   RequireMessage(PrefillSizes(call.shape, call.options, {2, 3, 3, 2}, nullptr),
                  "invalid argument: sizes must not be null");
@@ -221,7 +220,7 @@ TEST_CASE("prefill says how much memory it lacks", "[prefill]") {
                                   std::to_string(plan_bytes));
   call.plan_buffer = {plan_buffer.data, plan_bytes};
   RequireMessage(call.Plan(), "ok");
-  const size_t needed = PrefillWorkspaceBytes(*call.plan);
+  const size_t needed = PlanWorkspaceBytes(*call.plan);
   const auto require_lacks = [&](Buffer given, size_t bytes) {
     const std::string message = "buffer too small: workspace.bytes is " + std::to_string(bytes) +
                                 ", must be at least " + std::to_string(needed);
@@ -287,8 +286,8 @@ TEST_CASE("running a prefill refuses", "[prefill]") {
   });
   PrefillCall call;
   RequireMessage(call.Plan(), "ok");
-  RequireMessage(RunPrefillPart(*call.plan, call.args, call.workspace_buffer, 0, 3),
-                 "invalid argument: nth is 3, must be the num_workers of the plan, 2");
+  RequireMessage(RunPrefillPart(*call.plan, call.args, call.workspace_buffer, 0, 0),
+                 "invalid argument: nth is 0, must be at least 1");
   RequireMessage(RunPrefillMerge(*call.plan, call.args, call.workspace_buffer, 2, 2),
                  "invalid argument: ith is 2, must be below nth = 2");
   Executor no_pool;

@@ -134,21 +134,21 @@ class MlaProblem {
   }
 
   // Limits that this call just reaches.
-  MlaDecodeLimits TightLimits(size_t num_workers) const {
-    MlaDecodeLimits limits;
+  Limits TightLimits(size_t num_workers) const {
+    Limits limits;
     limits.max_num_tokens = std::max<int64_t>(1, args.out.extent[0]);
     limits.max_num_seqs = std::max<int64_t>(
         1, args.query_start_loc.empty() ? args.out.extent[0] : args.query_start_loc.extent[0] - 1);
-    limits.max_seq_len = 1;
+    limits.max_num_keys = 1;
     for (const int32_t len : seq_lens)
-      limits.max_seq_len = std::max<int64_t>(limits.max_seq_len, len);
+      limits.max_num_keys = std::max<int64_t>(limits.max_num_keys, len);
     if (args.keys.has_indices()) {
-      limits.max_seq_len = std::max(limits.max_seq_len, args.keys.indices.extent[1]);
+      limits.max_num_keys = std::max(limits.max_num_keys, args.keys.indices.extent[1]);
     }
     if (args.extra_keys.has_indices()) {
-      limits.max_seq_len += args.extra_keys.indices.extent[1];
+      limits.max_num_keys += args.extra_keys.indices.extent[1];
     } else if (args.extra_keys.is_given()) {
-      limits.max_seq_len += limits.max_seq_len / args.extra_keys.compress_ratio;
+      limits.max_num_keys += limits.max_num_keys / args.extra_keys.compress_ratio;
     }
     limits.num_workers = num_workers;
     return limits;

@@ -105,10 +105,10 @@ lathe::Status Plan(const ggml_tensor* part, DecodeStep* step) {
   const lathe::MlaDecodeArgs args = ArgsOf(*part);
   const lathe::MlaShape shape{args.q.extent[1], args.out.extent[2],
                               args.q.extent[2] - args.out.extent[2]};
-  lathe::MlaDecodeLimits limits;
+  lathe::Limits limits;
   limits.max_num_tokens = args.q.extent[0];
   limits.max_num_seqs = args.keys.seq_lens.extent[0];
-  limits.max_seq_len = args.keys.block_table.extent[1] * args.keys.cache.block_size;
+  limits.max_num_keys = args.keys.block_table.extent[1] * args.keys.cache.block_size;
   limits.num_workers = step->num_threads;
   lathe::Sizes sizes;
   step->plan = nullptr;

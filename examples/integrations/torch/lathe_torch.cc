@@ -153,12 +153,12 @@ void Decode(const lathe::MlaShape& shape, const lathe::MlaDecodeOptions& options
     return keys.has_indices() ? keys.indices.extent[1]
                               : keys.block_table.extent[1] * keys.cache.block_size;
   };
-  lathe::MlaDecodeLimits limits;
+  lathe::Limits limits;
   limits.max_num_tokens = std::max<int64_t>(1, args.out.extent[0]);
   limits.max_num_seqs = args.query_start_loc.empty()
                             ? limits.max_num_tokens
                             : std::max<int64_t>(1, args.query_start_loc.extent[0] - 1);
-  limits.max_seq_len = std::max<int64_t>(1, most_keys(args.keys) + most_keys(args.extra_keys));
+  limits.max_num_keys = std::max<int64_t>(1, most_keys(args.keys) + most_keys(args.extra_keys));
   limits.num_workers = executor.num_workers;
   lathe::Sizes sizes;
   Check(lathe::MlaDecodeSizes(shape, options, limits, &sizes));

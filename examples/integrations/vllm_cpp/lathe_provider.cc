@@ -177,9 +177,9 @@ void MlaDecodeAttention(vt::Queue& queue, vt::Tensor& out, vt::Tensor* lse, cons
   options.softmax_scale = in.scale;
   Workers workers(queue);
   const lathe::Executor executor = workers.executor();
-  lathe::MlaDecodeLimits limits;
+  lathe::Limits limits;
   limits.max_num_seqs = limits.max_num_tokens = std::max<int64_t>(1, args.out.extent[0]);
-  limits.max_seq_len =
+  limits.max_num_keys =
       std::max({int64_t{1}, args.keys.block_table.extent[1] * args.keys.cache.block_size,
                 args.keys.indices.extent[1]});
   limits.num_workers = executor.num_workers;

@@ -68,15 +68,14 @@ inline const PrefillPlan& ToPlan(const lathe_prefill_plan* plan) noexcept {
 }
 
 template <class Shape, class Options, class FromShape, class FromOptions>
-int32_t CallSizes(Status (*operation)(const Shape&, const Options&, const MlaDecodeLimits&,
-                                      Sizes*) noexcept,
+int32_t CallSizes(Status (*operation)(const Shape&, const Options&, const Limits&, Sizes*) noexcept,
                   const FromShape* from_shape, const FromOptions* from_options,
-                  const lathe_mla_decode_limits* from_limits, lathe_sizes* to,
+                  const lathe_limits* from_limits, lathe_sizes* to,
                   lathe_message* message) noexcept {
   Conversion conversion;
   Shape shape;
   Options options;
-  MlaDecodeLimits limits;
+  Limits limits;
   lathe_sizes known{};
   conversion.RequiredStruct("shape", from_shape, &shape);
   conversion.RequiredStruct("options", from_options, &options);

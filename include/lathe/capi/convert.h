@@ -104,11 +104,10 @@ inline void Convert(const lathe_mla_decode_args& from, MlaDecodeArgs* to,
   LATHE_C_FIELD(lse);
 }
 
-inline void Convert(const lathe_mla_decode_limits& from, MlaDecodeLimits* to,
-                    Conversion& conversion) noexcept {
+inline void Convert(const lathe_limits& from, Limits* to, Conversion& conversion) noexcept {
   LATHE_C_FIELD(max_num_seqs);
   LATHE_C_FIELD(max_num_tokens);
-  LATHE_C_FIELD(max_seq_len);
+  LATHE_C_FIELD(max_num_keys);
   LATHE_C_FIELD_OR_DEFAULT(num_workers);
 }
 

@@ -5,6 +5,7 @@
 
 #include "lathe/capi/common.h"
 #include "lathe/capi/keys.h"
+#include "lathe/capi/plan.h"
 
 LATHE_C_BEGIN
 
@@ -46,21 +47,6 @@ typedef struct lathe_mla_decode_args {
   lathe_tensor tree_mask;
 } lathe_mla_decode_args;
 
-// num_workers: 0 means 1.
-typedef struct lathe_mla_decode_limits {
-  size_t struct_size;
-  int64_t max_num_seqs;
-  int64_t max_num_tokens;
-  int64_t max_seq_len;
-  size_t num_workers;
-} lathe_mla_decode_limits;
-
-typedef struct lathe_sizes {
-  size_t struct_size;
-  size_t plan_bytes;
-  size_t workspace_bytes;
-} lathe_sizes;
-
 // Lies in the caller's plan memory, and is gone with it.
 typedef struct lathe_mla_decode_plan lathe_mla_decode_plan;
 
@@ -68,16 +54,16 @@ typedef struct lathe_mla_decode_plan lathe_mla_decode_plan;
 // RunMlaDecodeMerge. `plan` must be one that lathe_plan_mla_decode gave.
 LATHE_C_API int32_t lathe_mla_decode_sizes(const lathe_mla_shape* shape,
                                            const lathe_mla_decode_options* options,
-                                           const lathe_mla_decode_limits* limits,
-                                           lathe_sizes* sizes, lathe_message* message);
+                                           const lathe_limits* limits, lathe_sizes* sizes,
+                                           lathe_message* message);
 LATHE_C_API int32_t lathe_plan_mla_decode(const lathe_mla_shape* shape,
                                           const lathe_mla_decode_options* options,
                                           const lathe_mla_decode_args* args, size_t num_workers,
                                           lathe_buffer plan_memory,
                                           const lathe_mla_decode_plan** plan,
                                           lathe_message* message);
-LATHE_C_API int32_t lathe_plan_target(const lathe_mla_decode_plan* plan);
-LATHE_C_API size_t lathe_plan_workspace_bytes(const lathe_mla_decode_plan* plan);
+LATHE_C_API int32_t lathe_mla_decode_plan_target(const lathe_mla_decode_plan* plan);
+LATHE_C_API size_t lathe_mla_decode_plan_workspace_bytes(const lathe_mla_decode_plan* plan);
 LATHE_C_API int32_t lathe_run_mla_decode(const lathe_mla_decode_plan* plan,
                                          const lathe_mla_decode_args* args, lathe_buffer workspace,
                                          const lathe_executor* executor, lathe_message* message);

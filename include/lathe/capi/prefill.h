@@ -4,7 +4,7 @@
 #define LATHE_CAPI_PREFILL_H_
 
 #include "lathe/capi/common.h"
-#include "lathe/capi/mla_decode.h"
+#include "lathe/capi/plan.h"
 
 LATHE_C_BEGIN
 
@@ -45,19 +45,19 @@ typedef struct lathe_prefill_args {
 // Lies in the caller's plan memory, and is gone with it.
 typedef struct lathe_prefill_plan lathe_prefill_plan;
 
-// PrefillSizes, PlanPrefill, PrefillTarget, PrefillWorkspaceBytes, RunPrefill, RunPrefillPart and RunPrefillMerge.
+// PrefillSizes, PlanPrefill, PlanTarget, PlanWorkspaceBytes, RunPrefill, RunPrefillPart and RunPrefillMerge.
 // `plan` must be one that lathe_plan_prefill gave.
 LATHE_C_API int32_t lathe_prefill_sizes(const lathe_prefill_shape* shape,
                                         const lathe_prefill_options* options,
-                                        const lathe_mla_decode_limits* limits, lathe_sizes* sizes,
+                                        const lathe_limits* limits, lathe_sizes* sizes,
                                         lathe_message* message);
 LATHE_C_API int32_t lathe_plan_prefill(const lathe_prefill_shape* shape,
                                        const lathe_prefill_options* options,
                                        const lathe_prefill_args* args, size_t num_workers,
                                        lathe_buffer plan_memory, const lathe_prefill_plan** plan,
                                        lathe_message* message);
-LATHE_C_API int32_t lathe_prefill_target(const lathe_prefill_plan* plan);
-LATHE_C_API size_t lathe_prefill_workspace_bytes(const lathe_prefill_plan* plan);
+LATHE_C_API int32_t lathe_prefill_plan_target(const lathe_prefill_plan* plan);
+LATHE_C_API size_t lathe_prefill_plan_workspace_bytes(const lathe_prefill_plan* plan);
 LATHE_C_API int32_t lathe_run_prefill(const lathe_prefill_plan* plan,
                                       const lathe_prefill_args* args, lathe_buffer workspace,
                                       const lathe_executor* executor, lathe_message* message);

@@ -50,14 +50,14 @@ inline Status CheckWorkers(const char* name, size_t num_workers) {
   return OkStatus();
 }
 
-inline Status CheckLimits(const MlaDecodeLimits& limits) {
+inline Status CheckLimits(const Limits& limits) {
   LATHE_RETURN_IF_REFUSED(CheckDim("limits.max_num_seqs", limits.max_num_seqs, 1));
   LATHE_RETURN_IF_REFUSED(CheckDim("limits.max_num_tokens", limits.max_num_tokens, 1));
-  if (limits.max_seq_len < 1) {
-    return Invalid("limits.max_seq_len").Is(limits.max_seq_len).Must("be at least", 1);
+  if (limits.max_num_keys < 1) {
+    return Invalid("limits.max_num_keys").Is(limits.max_num_keys).Must("be at least", 1);
   }
-  if (limits.max_seq_len > kMaxKeys) {
-    return Invalid("limits.max_seq_len").Is(limits.max_seq_len).Must("be at most", kMaxKeys);
+  if (limits.max_num_keys > kMaxKeys) {
+    return Invalid("limits.max_num_keys").Is(limits.max_num_keys).Must("be at most", kMaxKeys);
   }
   return CheckWorkers("limits.num_workers", limits.num_workers);
 }

@@ -49,7 +49,7 @@ inline Engine EngineFor(const KernelTable& kernels, const MlaDecodeOptions& opti
 }
 
 inline Status MlaDecodeSizes(const MlaShape& shape, const MlaDecodeOptions& options,
-                             const MlaDecodeLimits& limits, Sizes* sizes) noexcept {
+                             const Limits& limits, Sizes* sizes) noexcept {
   if (sizes == nullptr) return Invalid("sizes").Must("not be null");
   LATHE_RETURN_IF_REFUSED(CheckShape(shape));
   LATHE_RETURN_IF_REFUSED(CheckOptions(options));
@@ -62,7 +62,7 @@ inline Status MlaDecodeSizes(const MlaShape& shape, const MlaDecodeOptions& opti
   const int64_t num_blocks =
       limits.max_num_tokens * CeilDiv(shape.num_heads, kMaxBlockRows) + limits.max_num_seqs;
   *sizes = SizesFor<Plan>(*kernels, {shape.head_dim(), shape.kv_lora_rank}, options.split_tokens,
-                          num_blocks, limits.max_num_tokens * shape.num_heads, limits.max_seq_len,
+                          num_blocks, limits.max_num_tokens * shape.num_heads, limits.max_num_keys,
                           limits.num_workers);
   return OkStatus();
 }

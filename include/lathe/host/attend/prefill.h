@@ -22,8 +22,8 @@ inline const PlanOfPrefill& PlanOf(const PrefillPlan& plan) {
   return reinterpret_cast<const PlanOfPrefill&>(plan);
 }
 
-inline Target PrefillTarget(const PrefillPlan& plan) noexcept { return PlanOf(plan).target; }
-inline size_t PrefillWorkspaceBytes(const PrefillPlan& plan) noexcept {
+inline Target PlanTarget(const PrefillPlan& plan) noexcept { return PlanOf(plan).target; }
+inline size_t PlanWorkspaceBytes(const PrefillPlan& plan) noexcept {
   return PlanOf(plan).workspace_bytes;
 }
 
@@ -45,7 +45,7 @@ inline AttendShape ShapeOf(const PrefillShape& shape) {
 }
 
 inline Status PrefillSizes(const PrefillShape& shape, const PrefillOptions& options,
-                           const MlaDecodeLimits& limits, Sizes* sizes) noexcept {
+                           const Limits& limits, Sizes* sizes) noexcept {
   if (sizes == nullptr) return Invalid("sizes").Must("not be null");
   LATHE_RETURN_IF_REFUSED(CheckShape(shape));
   LATHE_RETURN_IF_REFUSED(CheckPrefillOptions(options));
@@ -57,7 +57,7 @@ inline Status PrefillSizes(const PrefillShape& shape, const PrefillOptions& opti
   const int64_t unit_rows = limits.max_num_tokens * (shape.num_heads / shape.kv_heads());
   const int64_t num_blocks = shape.kv_heads() * (unit_rows / kMaxBlockRows + limits.max_num_seqs);
   *sizes = SizesFor<PlanOfPrefill>(*kernels, ShapeOf(shape), options.split_tokens, num_blocks,
-                                   unit_rows, limits.max_seq_len, limits.num_workers);
+                                   unit_rows, limits.max_num_keys, limits.num_workers);
   return OkStatus();
 }
 
