@@ -61,29 +61,33 @@ TEST_CASE("every kind of executor gives the same bits", "[mla_decode]") {
 TEST_CASE("parts on the threads of a region, merged after its barrier", "[mla_decode]") {
   const size_t num_workers = GENERATE(1, 2, 3, 5, 16);
   const Target target = LATHE_GENERATE_TARGET();
-  CAPTURE(Name(target), num_workers);
   MlaProblem<bfloat16> problem(UnevenBatch());
   problem.options.target = target;
   problem.options.split_tokens = GENERATE(128, 1024);
   problem.Run();
   const MlaResult<float> expected = problem.Result();
-  problem.out.Poison();
-  problem.lse.Poison();
-  std::vector<Status> statuses(2 * num_workers, Invalid("not called"));
-  const Status status =
-      problem.TryPlanned(num_workers, [&](const MlaDecodePlan& plan, Buffer workspace) {
-        Barrier barrier(num_workers);
-        OnThreads(num_workers, [&](size_t ith) {
-          statuses[2 * ith] = RunMlaDecodePart(plan, problem.args, workspace, ith, num_workers);
-          barrier.Wait();
-          statuses[2 * ith + 1] =
-              RunMlaDecodeMerge(plan, problem.args, workspace, ith, num_workers);
+  // The threads of the region may be fewer or more than the plan's, and others merge than took parts.
+  for (const size_t nth : {size_t{1}, size_t{2}, num_workers, 3 * num_workers}) {
+    CAPTURE(Name(target), num_workers, nth);
+    problem.out.Poison();
+    problem.lse.Poison();
+    std::vector<Status> statuses(nth + 1 + nth, Invalid("not called"));
+    const Status status =
+        problem.TryPlanned(num_workers, [&](const MlaDecodePlan& plan, Buffer workspace) {
+          OnThreads(nth, [&](size_t ith) {
+            statuses[ith] = RunMlaDecodePart(plan, problem.args, workspace, ith, nth);
+          });
+          OnThreads(nth + 1, [&](size_t ith) {
+            statuses[nth + ith] = RunMlaDecodeMerge(plan, problem.args, workspace, ith, nth + 1);
+          });
+          return OkStatus();
         });
-        return OkStatus();
-      });
-  REQUIRE(status.ok());
-  for (const Status& s : statuses) REQUIRE(s.ok());
-  REQUIRE(SameBits(problem.Result(), expected));
+    REQUIRE(status.ok());
+    for (const Status& s : statuses) REQUIRE(s.ok());
+    REQUIRE(SameBits(problem.Result(), expected));
+    problem.Run(num_workers, ThreadExecutor(nth));
+    REQUIRE(SameBits(problem.Result(), expected));
+  }
 }
 
 TEST_CASE("layers share a plan, side by side", "[mla_decode][A27]") {

@@ -125,7 +125,7 @@ TEST_CASE("a workspace is refused one byte below what the message says",
   }
 }
 
-TEST_CASE("Part and Merge refuse a place outside the plan's workers", "[mla_decode][validation]") {
+TEST_CASE("Part and Merge refuse a place outside of their threads", "[mla_decode][validation]") {
   Call call;
   REQUIRE(call.Plan().ok());
   const auto before = call.Snapshot();
@@ -134,9 +134,7 @@ TEST_CASE("Part and Merge refuse a place outside the plan's workers", "[mla_deco
     RequireRefused(call.Merge(ith, nth), message);
     REQUIRE(SameBits(call.Snapshot(), before));
   };
-  require_both_refuse(0, 1, "invalid argument: nth is 1, must be the num_workers of the plan, 2");
-  require_both_refuse(0, 3, "invalid argument: nth is 3, must be the num_workers of the plan, 2");
-  require_both_refuse(0, 0, "invalid argument: nth is 0, must be the num_workers of the plan, 2");
+  require_both_refuse(0, 0, "invalid argument: nth is 0, must be at least 1");
   require_both_refuse(2, 2, "invalid argument: ith is 2, must be below nth = 2");
   require_both_refuse(99, 2, "invalid argument: ith is 99, must be below nth = 2");
 }

@@ -28,7 +28,7 @@ TEMPLATE_TEST_CASE("a sequence has the same bits alone and in company", "[prefil
   REQUIRE(std::memcmp(a.lse.data(), b.lse.data() + 2, a.lse.size() * sizeof(float)) == 0);
 }
 
-TEST_CASE("parts of a parallel region give the bits of one call", "[prefill]") {
+TEST_CASE("parts of a parallel region of any threads give the bits of one call", "[prefill]") {
   PrefillProblem<bfloat16> problem({{2, 0, 192, 128}, {40, 3}, {900, 3}});
   problem.options.split_tokens = 128;
   problem.options.target = LATHE_GENERATE_TARGET();
@@ -36,17 +36,24 @@ TEST_CASE("parts of a parallel region give the bits of one call", "[prefill]") {
   problem.Run();
   const MlaResult<float> whole = problem.Result();
   const size_t num_workers = GENERATE(1, 2, 5);
-  problem.RunPlanned(num_workers, [&](const PrefillPlan& plan, Buffer workspace) {
-    Barrier barrier(num_workers);
-    std::vector<Status> status(2 * num_workers);
-    OnThreads(num_workers, [&](size_t ith) {
-      status[2 * ith] = RunPrefillPart(plan, problem.args, workspace, ith, num_workers);
-      barrier.Wait();
-      status[2 * ith + 1] = RunPrefillMerge(plan, problem.args, workspace, ith, num_workers);
+  for (const size_t nth : {size_t{1}, size_t{2}, num_workers, 3 * num_workers}) {
+    CAPTURE(num_workers, nth);
+    problem.RunPlanned(num_workers, [&](const PrefillPlan& plan, Buffer workspace) {
+      Barrier barrier(nth);
+      std::vector<Status> status(2 * nth);
+      OnThreads(nth, [&](size_t ith) {
+        status[2 * ith] = RunPrefillPart(plan, problem.args, workspace, ith, nth);
+        barrier.Wait();
+        status[2 * ith + 1] = RunPrefillMerge(plan, problem.args, workspace, ith, nth);
+      });
+      for (const Status& s : status) problem.RequireOk(s);
     });
-    for (const Status& s : status) problem.RequireOk(s);
-  });
-  REQUIRE(SameBits(problem.Result(), whole));
+    REQUIRE(SameBits(problem.Result(), whole));
+    problem.RunPlanned(num_workers, [&](const PrefillPlan& plan, Buffer workspace) {
+      problem.RequireOk(RunPrefill(plan, problem.args, workspace, ThreadExecutor(nth)));
+    });
+    REQUIRE(SameBits(problem.Result(), whole));
+  }
 }
 
 TEMPLATE_TEST_CASE("keys and values that no row sees may be anything", "[prefill]", float,

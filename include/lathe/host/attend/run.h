@@ -67,12 +67,8 @@ inline Status CheckWorkspace(const AttendPlan& plan, Buffer workspace) {
   return OkStatus();
 }
 
-inline Status CheckPart(const AttendPlan& plan, size_t ith, size_t nth) {
-  if (nth != plan.num_workers) {
-    return Invalid("nth")
-        .Is(static_cast<int64_t>(nth))
-        .Must("be the num_workers of the plan,", static_cast<int64_t>(plan.num_workers));
-  }
+inline Status CheckPart(size_t ith, size_t nth) {
+  if (nth < 1) return Invalid("nth").Is(0).Must("be at least", 1);
   if (ith >= nth) {
     return Invalid("ith")
         .Is(static_cast<int64_t>(ith))
@@ -106,11 +102,14 @@ class AttendRun {
   void All(const Executor& executor) const {
     ForEachItem(executor, plan_.num_workers, plan_.num_tasks,
                 [this](int64_t task, size_t lane) { Attend(task, lane); });
-    ForEachItem(executor, plan_.num_workers, plan_.num_folds,
+    ForEachItem(executor, static_cast<size_t>(plan_.num_folds), plan_.num_folds,
                 [this](int64_t fold, size_t) { Fold(fold); });
   }
+  // Tasks need scratch, of which there is as much as the plan has workers: more threads find nothing to do.
   void Part(size_t ith, size_t nth) const {
-    ForEachOwnItem(ith, nth, plan_.num_tasks, [&](int64_t task) { Attend(task, ith); });
+    if (ith >= plan_.num_workers) return;
+    ForEachOwnItem(ith, (std::min)(nth, plan_.num_workers), plan_.num_tasks,
+                   [&](int64_t task) { Attend(task, ith); });
   }
   void Merge(size_t ith, size_t nth) const {
     ForEachOwnItem(ith, nth, plan_.num_folds, [this](int64_t fold) { Fold(fold); });
@@ -142,7 +141,7 @@ Status RunAll(const Plan& plan, const Args& args, Buffer workspace, const Execut
 template <class Plan, class Args>
 Status RunShare(void (AttendRun::*share)(size_t, size_t) const, const Plan& plan, const Args& args,
                 Buffer workspace, size_t ith, size_t nth) {
-  LATHE_RETURN_IF_REFUSED(CheckPart(plan, ith, nth));
+  LATHE_RETURN_IF_REFUSED(CheckPart(ith, nth));
   LATHE_RETURN_IF_REFUSED(CheckRun(plan, args, workspace));
   (AttendRun(plan, CallOf(plan, args), workspace).*share)(ith, nth);
   return OkStatus();
