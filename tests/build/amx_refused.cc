@@ -50,7 +50,7 @@ int main() {
   if (lathe::BestTarget() == lathe::Target::kAmxBf16) return 2;
   if (!Exercise()) return 3;
   std::printf("computed with %s\n", lathe::Name(lathe::BestTarget()));
-  if (!lathe::arch::CpuHasAmxBf16() || !lathe::arch::SystemSavesTiles()) return 77;
+  if (!lathe::arch::ThisTileUnit().is_complete()) return 77;
   return std::strstr(amx.reason, "refuses AMX tiles") != nullptr ? 0 : 4;
 }
 

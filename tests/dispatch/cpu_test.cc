@@ -7,6 +7,9 @@
 
 namespace {
 
+using lathe::arch::CpuidLeaf;
+using lathe::arch::TileUnit;
+using lathe::arch::TileUnitOf;
 using lathe::detail::LATHE_ABI::Cpu;
 using lathe::detail::LATHE_ABI::Obstacle;
 using lathe::detail::LATHE_ABI::TileObstacle;
@@ -57,45 +60,91 @@ TEST_CASE("Obstacle: names what is missing") {
         std::string::npos);
 }
 
-// AMX is CPUID, XCR0 and a permission, on top of what its vector code needs.
-TEST_CASE("TileObstacle: names the first of what is missing") {
-  constexpr Cpu kGranted = {kSapphireRapids, true, true, true, 0};
-  const auto reason = [](const Cpu& cpu) { return std::string(TileObstacle(HWY_AVX3_ZEN4, cpu)); };
-  CHECK(reason(kGranted) == "");
-  Cpu cpu = kGranted;
-  cpu.highway = kIceLake;  // no FP16, as under hypervisors: not needed
-  CHECK(reason(cpu) == "");
-  cpu = kGranted;
-  cpu.amx_bf16 = false;
-  CHECK(reason(cpu) == "this CPU lacks AMX-TILE or AMX-BF16");
-  cpu = kGranted;
-  cpu.saves_tiles = false;
-  CHECK(reason(cpu) == "the operating system does not save AMX tiles (XCR0 bits 17, 18)");
-  for (const int error : {EPERM, EACCES, EOPNOTSUPP}) {
-    cpu = kGranted;
-    cpu.tile_permission_error = error;
-    CHECK(reason(cpu) ==
-          "the operating system refuses AMX tiles (arch_prctl, ARCH_REQ_XCOMP_PERM)");
+// A Xeon of the fourth generation, as CPUID and XCR0 tell of its tiles, with everything or without one thing.
+struct MockedTiles {
+  uint32_t features = 1u << 24 | 1u << 22;  // leaf 7, EDX: AMX-TILE, AMX-BF16
+  uint32_t max_palette = 1;                 // leaf 0x1D, EAX
+  CpuidLeaf palette = {1024u << 16 | 8192, 8u << 16 | 64, 16, 0};
+  uint32_t xcr0 = 0x602E7;  // x87, SSE, AVX, AVX-512 (bits 5 to 7), PKRU, tiles
+
+  TileUnit Unit() const {
+    return TileUnitOf(
+        [this](uint32_t leaf, uint32_t subleaf) -> CpuidLeaf {
+          if (leaf == 7 && subleaf == 0) return {1, 0, 0, features};
+          // Beyond the highest leaf Intel's CPUs answer with that leaf, AMD's with zeros.
+          if (leaf != 0x1D) return {~0u, ~0u, ~0u, ~0u};
+          return subleaf == 0 ? CpuidLeaf{max_palette, 0, 0, 0} : palette;
+        },
+        xcr0);
   }
-  cpu.tile_permission_error = ENOSPC;
-  CHECK(reason(cpu).find("signal stack") != std::string::npos);
-  cpu.tile_permission_error = EINVAL;
-  CHECK(reason(cpu).find("Linux 5.16") != std::string::npos);
-  // Losing tiles loses nothing else.
-  CHECK(Runs(HWY_AVX3_SPR, cpu));
-  if (LATHE_BASELINE == HWY_AVX3_ZEN4) return;
-  cpu = kGranted;
-  cpu.avx512_bf16 = false;
-  CHECK(reason(cpu) == "this CPU lacks AVX512_BF16");
+};
+
+TEST_CASE("D4: tiles need each of what may be withheld alone, and say which is missing", "[D4]") {
+  struct Case {
+    const char* reason;
+    void (*withhold)(MockedTiles& tiles, Cpu& cpu);
+  };
+  constexpr const char* kNoPalette =
+      "this CPU lacks the AMX palette 1 of eight whole tiles (CPUID leaf 0x1D)";
+  constexpr const char* kNoConfig =
+      "the operating system does not save the configuration of AMX tiles (XCR0 bit 17)";
+  constexpr const char* kRefused =
+      "the operating system refuses AMX tiles (arch_prctl, ARCH_REQ_XCOMP_PERM)";
+  constexpr const char* kTooOld =
+      "the operating system refuses AMX tiles: ARCH_REQ_XCOMP_PERM needs Linux 5.16";
+  const Case cases[] = {
+      {"", [](MockedTiles&, Cpu&) {}},
+      // Masked by hypervisors, and not needed.
+      {"", [](MockedTiles&, Cpu& cpu) { cpu.highway = kIceLake; }},
+      // Of later CPUs.
+      {"", [](MockedTiles& tiles, Cpu&) { tiles.max_palette = 2; }},
+      {"", [](MockedTiles& tiles, Cpu&) { tiles.palette.ebx = 16u << 16 | 64; }},
+      {"this CPU lacks AMX-TILE", [](MockedTiles& tiles, Cpu&) { tiles.features &= ~(1u << 24); }},
+      {"this CPU lacks AMX-BF16", [](MockedTiles& tiles, Cpu&) { tiles.features &= ~(1u << 22); }},
+      {kNoPalette, [](MockedTiles& tiles, Cpu&) { tiles.max_palette = 0; }},
+      {kNoPalette, [](MockedTiles& tiles, Cpu&) { tiles.palette = {}; }},
+      {kNoPalette, [](MockedTiles& tiles, Cpu&) { tiles.palette.ebx = 4u << 16 | 64; }},
+      {kNoPalette, [](MockedTiles& tiles, Cpu&) { tiles.palette.ebx = 8u << 16 | 32; }},
+      {kNoPalette, [](MockedTiles& tiles, Cpu&) { tiles.palette.ecx = 8; }},
+      {kNoPalette, [](MockedTiles& tiles, Cpu&) { tiles.palette.eax = 512u << 16 | 4096; }},
+      {kNoConfig, [](MockedTiles& tiles, Cpu&) { tiles.xcr0 &= ~(1u << 17); }},
+      {"the operating system does not save the data of AMX tiles (XCR0 bit 18)",
+       [](MockedTiles& tiles, Cpu&) { tiles.xcr0 &= ~(1u << 18); }},
+      {kNoConfig, [](MockedTiles& tiles, Cpu&) { tiles.xcr0 = 0; }},  // no OSXSAVE
+      {kRefused, [](MockedTiles&, Cpu& cpu) { cpu.tile_permission_error = EPERM; }},
+      {kRefused, [](MockedTiles&, Cpu& cpu) { cpu.tile_permission_error = EACCES; }},
+      {kRefused, [](MockedTiles&, Cpu& cpu) { cpu.tile_permission_error = EOPNOTSUPP; }},
+      {kTooOld, [](MockedTiles&, Cpu& cpu) { cpu.tile_permission_error = EINVAL; }},
+      {kTooOld, [](MockedTiles&, Cpu& cpu) { cpu.tile_permission_error = ENOSYS; }},
+      {"the operating system refuses AMX tiles: an alternate signal stack of this process is too "
+       "small for them",
+       [](MockedTiles&, Cpu& cpu) { cpu.tile_permission_error = ENOSPC; }},
+      // The vector code beside the tiles. Without AVX-512 state Highway offers no such target.
+      {"this CPU or operating system lacks AVX-512 F, CD, BW, DQ or VL",
+       [](MockedTiles&, Cpu& cpu) { cpu.highway = kHaswell; }},
+      {"this CPU lacks AVX512_VNNI, VBMI, VBMI2, BITALG, VPOPCNTDQ, VAES, VPCLMULQDQ or GFNI",
+       [](MockedTiles&, Cpu& cpu) { cpu.highway = kSkylakeServer; }},
+      {"this CPU lacks AVX512_BF16", [](MockedTiles&, Cpu& cpu) { cpu.avx512_bf16 = false; }},
+  };
+  if (LATHE_BASELINE == HWY_AVX3_ZEN4) SKIP("this program itself needs the vector code");
+  for (const Case& c : cases) {
+    INFO("expected: " << c.reason);
+    MockedTiles tiles;
+    Cpu cpu = {kSapphireRapids, true, {}, 0};
+    c.withhold(tiles, cpu);
+    cpu.tiles = tiles.Unit();
+    CHECK(std::string(TileObstacle(HWY_AVX3_ZEN4, cpu)) == c.reason);
+    // Losing tiles loses nothing else.
+    if ((cpu.highway & HWY_AVX3_SPR) != 0 && cpu.avx512_bf16) CHECK(Runs(HWY_AVX3_SPR, cpu));
+  }
 }
 
 TEST_CASE("DetectCpu: agrees with the compiler's own detection") {
   const Cpu cpu = lathe::detail::LATHE_ABI::DetectCpu();
   CHECK(cpu.avx512_bf16 == (__builtin_cpu_supports("avx512bf16") != 0));
 #if LATHE_HAVE_AMX
-  CHECK(cpu.amx_bf16 == lathe::arch::CpuHasAmxBf16());
   // What was granted once is granted again.
-  if (cpu.amx_bf16 && cpu.saves_tiles) {
+  if (cpu.tiles.is_complete()) {
     CHECK(lathe::arch::RequestTilePermission() == cpu.tile_permission_error);
   }
 #endif

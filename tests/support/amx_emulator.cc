@@ -305,8 +305,7 @@ std::mutex& InstallMutex() {
 }  // namespace
 
 bool HasRealAmx() {
-  static const bool has =
-      arch::CpuHasAmxBf16() && arch::SystemSavesTiles() && arch::RequestTilePermission() == 0;
+  static const bool has = arch::ThisTileUnit().is_complete() && arch::RequestTilePermission() == 0;
   return has;
 }
 

@@ -50,10 +50,50 @@ static_assert(sizeof(TileConfig) == 64, "as LDTILECFG reads it");
 inline constexpr TileConfig kWholeTiles = {
     1, 0, {}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
 
-#if LATHE_HAVE_AMX
-
 // Forced inline, also at -O0: code that a unit compiles with its own flags must not be shared.
+#if LATHE_HAVE_AMX
 #define LATHE_ARCH_INLINE [[gnu::always_inline]] inline
+#else
+#define LATHE_ARCH_INLINE inline
+#endif
+
+struct CpuidLeaf {
+  uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0;
+};
+
+// What tiles need of CPU, hypervisor and operating system, each of which may be withheld alone.
+struct TileUnit {
+  bool has_tiles = false;     // AMX-TILE
+  bool has_bf16 = false;      // AMX-BF16
+  bool has_palette = false;   // palette 1 has eight tiles of 16 rows of 64 bytes, as in kWholeTiles
+  bool saves_config = false;  // XCR0 bit 17, XTILECFG
+  bool saves_data = false;    // XCR0 bit 18, XTILEDATA
+
+  LATHE_ARCH_INLINE constexpr bool is_complete() const {
+    return has_tiles && has_bf16 && has_palette && saves_config && saves_data;
+  }
+};
+
+// By what cpuid(leaf, subleaf) answers. A CPU without a leaf may answer with those of another: none is asked for what
+// the one before it does not lead to.
+template <class Cpuid>
+LATHE_ARCH_INLINE constexpr TileUnit TileUnitOf(const Cpuid& cpuid, uint32_t xcr0) {
+  TileUnit unit = {};
+  const CpuidLeaf features = cpuid(7, 0);
+  unit.has_tiles = (features.edx >> 24 & 1) != 0;
+  unit.has_bf16 = (features.edx >> 22 & 1) != 0;
+  unit.saves_config = (xcr0 >> 17 & 1) != 0;
+  unit.saves_data = (xcr0 >> 18 & 1) != 0;
+  if (!unit.has_tiles || cpuid(0x1D, 0).eax < 1) return unit;  // the highest palette
+  const CpuidLeaf palette = cpuid(0x1D, 1);
+  const uint32_t row_bytes = palette.ebx & 0xFFFF, tiles = palette.ebx >> 16;
+  const uint32_t tile_bytes = palette.eax >> 16, rows = palette.ecx & 0xFFFF;
+  unit.has_palette =
+      tiles >= 8 && row_bytes == kTileRowBytes && rows == kTileRows && tile_bytes == kTileBytes;
+  return unit;
+}
+
+#if LATHE_HAVE_AMX
 
 struct AmxTile {
   LATHE_ARCH_INLINE static void Configure(const TileConfig& config) {
@@ -86,21 +126,24 @@ struct AmxTile {
   }
 };
 
-// CPUID: AMX-TILE and AMX-BF16.
-LATHE_ARCH_INLINE bool CpuHasAmxBf16() {
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
-  return (edx >> 24 & 1) != 0 && (edx >> 22 & 1) != 0;
+// This CPU's leaves; zeros where it has none of that number.
+struct ReadCpuid {
+  LATHE_ARCH_INLINE CpuidLeaf operator()(uint32_t leaf, uint32_t subleaf) const {
+    CpuidLeaf at = {};
+    __get_cpuid_count(leaf, subleaf, &at.eax, &at.ebx, &at.ecx, &at.edx);
+    return at;
+  }
+};
+
+// XCR0, the state that the operating system saves; 0 where it says nothing of the sort (OSXSAVE).
+LATHE_ARCH_INLINE uint32_t Xcr0() {
+  if ((ReadCpuid()(1, 0).ecx >> 27 & 1) == 0) return 0;
+  uint32_t low = 0, high = 0;
+  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return low;
 }
 
-// XCR0: whether the operating system saves both the configuration and the data of tiles.
-LATHE_ARCH_INLINE bool SystemSavesTiles() {
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0 || (ecx >> 27 & 1) == 0) return false;  // OSXSAVE
-  unsigned low = 0, high = 0;
-  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-  return (low >> 17 & 3) == 3;
-}
+LATHE_ARCH_INLINE TileUnit ThisTileUnit() { return TileUnitOf(ReadCpuid(), Xcr0()); }
 
 // Asks Linux for the tile data, for all threads of this process, those that exist already too. 0 or
 // an errno: ENOSPC where some thread has an alternate signal stack too small for the larger signal
@@ -114,9 +157,9 @@ LATHE_ARCH_INLINE int RequestTilePermission() {
   return error;
 }
 
-#undef LATHE_ARCH_INLINE
-
 #endif  // LATHE_HAVE_AMX
+
+#undef LATHE_ARCH_INLINE
 
 }  // namespace arch
 }  // namespace lathe

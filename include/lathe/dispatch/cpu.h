@@ -26,8 +26,7 @@ namespace LATHE_ABI {
 struct Cpu {
   int64_t highway = 0;  // Highway's targets; includes what the operating system saves
   bool avx512_bf16 = false;
-  bool amx_bf16 = false;          // AMX-TILE and AMX-BF16
-  bool saves_tiles = false;       // the operating system does, on context switches
+  arch::TileUnit tiles = {};
   int tile_permission_error = 0;  // errno of asking for tiles, 0 where granted (or not asked)
 };
 
@@ -66,8 +65,14 @@ constexpr const char* Obstacle(int64_t target, const Cpu& cpu) noexcept {
 
 // The same for code that runs on tiles besides.
 constexpr const char* TileObstacle(int64_t target, const Cpu& cpu) noexcept {
-  if (!cpu.amx_bf16) return "this CPU lacks AMX-TILE or AMX-BF16";
-  if (!cpu.saves_tiles) return "the operating system does not save AMX tiles (XCR0 bits 17, 18)";
+  if (!cpu.tiles.has_tiles) return "this CPU lacks AMX-TILE";
+  if (!cpu.tiles.has_bf16) return "this CPU lacks AMX-BF16";
+  if (!cpu.tiles.has_palette)
+    return "this CPU lacks the AMX palette 1 of eight whole tiles (CPUID leaf 0x1D)";
+  if (!cpu.tiles.saves_config)
+    return "the operating system does not save the configuration of AMX tiles (XCR0 bit 17)";
+  if (!cpu.tiles.saves_data)
+    return "the operating system does not save the data of AMX tiles (XCR0 bit 18)";
   switch (cpu.tile_permission_error) {
     case 0:
       return Obstacle(target, cpu);
@@ -102,11 +107,10 @@ inline Cpu DetectCpu() noexcept {
 #endif
   cpu.avx512_bf16 = HasAvx512Bf16();
 #if defined(LATHE_TEST_TILE)  // foreach_target.h
-  cpu.amx_bf16 = cpu.saves_tiles = true;
+  cpu.tiles = {true, true, true, true, true};
 #elif LATHE_HAVE_AMX
-  cpu.amx_bf16 = arch::CpuHasAmxBf16();
-  cpu.saves_tiles = arch::SystemSavesTiles();
-  if (cpu.amx_bf16 && cpu.saves_tiles) cpu.tile_permission_error = arch::RequestTilePermission();
+  cpu.tiles = arch::ThisTileUnit();
+  if (cpu.tiles.is_complete()) cpu.tile_permission_error = arch::RequestTilePermission();
 #endif
   return cpu;
 }
