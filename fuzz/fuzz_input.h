@@ -14,6 +14,7 @@
 #include <cstring>
 #include <deque>
 #include <initializer_list>
+#include <iterator>
 #include <limits>
 #include <vector>
 

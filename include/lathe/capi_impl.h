@@ -211,6 +211,27 @@ int32_t lathe_copy_caches_pages(const lathe_page_copy_args* layers, size_t num_l
       lathe::CopyCachesPages(the_layers, num_layers, lathe::capi::ToExecutor(executor)), message);
 }
 
+int32_t lathe_copy_cache_records(const lathe_record_copy_args* args, const lathe_executor* executor,
+                                 lathe_message* message) {
+  lathe::capi::Conversion conversion;
+  lathe::RecordCopyArgs the_args;
+  conversion.Args(args, &the_args);
+  if (!conversion.ok()) return conversion.Finish(message);
+  return lathe::capi::Conversion::Report(
+      lathe::CopyCacheRecords(the_args, lathe::capi::ToExecutor(executor)), message);
+}
+
+int32_t lathe_copy_caches_records(const lathe_record_copy_args* layers, size_t num_layers,
+                                  lathe_buffer workspace, const lathe_executor* executor,
+                                  lathe_message* message) {
+  lathe::capi::Conversion conversion;
+  const auto* the_layers =
+      conversion.Array<lathe::RecordCopyArgs>("layers", layers, num_layers, workspace);
+  if (!conversion.ok()) return conversion.Finish(message);
+  return lathe::capi::Conversion::Report(
+      lathe::CopyCachesRecords(the_layers, num_layers, lathe::capi::ToExecutor(executor)), message);
+}
+
 int32_t lathe_merge_states(const lathe_merge_states_args* args,
                            const lathe_merge_states_options* options,
                            const lathe_executor* executor, lathe_message* message) {

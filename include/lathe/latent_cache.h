@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writing new tokens into a paged latent cache (DeepSeek-V2, arXiv 2405.04434, section 2.1): the
 // compressed latent kv_c (after RMSNorm) and the rotated key part k_pe of each token become one record.
-// Reading them back as plain rows, and copying whole pages.
+// Reading them back as plain rows, and copying pages and records.
 #ifndef LATHE_LATENT_CACHE_H_
 #define LATHE_LATENT_CACHE_H_
 
@@ -134,6 +134,34 @@ Status CopyCachePages(const PageCopyArgs& args, const Executor& executor = {}) n
 // layers; a page that one layer writes must be of no use to another, which is not checked.
 Status CopyCachesPages(const PageCopyArgs* layers, size_t num_layers,
                        const Executor& executor = {}) noexcept;
+
+// Copies single records inside a cache: accepted tokens of a tree of drafts to consecutive slots, compaction of
+// sequences that lost tokens. The rope part of a record knows its position, which a copy does not change: drafts are
+// rotated for the positions that they would have on their path (MlaDecodeArgs::tree_mask), where they go.
+//
+//   cache                 any format
+//   width                 columns of a record, kv_lora_rank + qk_rope_head_dim
+//   src_slots, dst_slots  [N] block * block_size + offset each: the record at src_slots[i] goes to dst_slots[i].
+//                         A negative dst_slots[i] copies nothing, and src_slots[i] may be anything then
+struct RecordCopyArgs {
+  MutablePagedCache cache = {};
+  int64_t width = 0;
+  IndexView<1> src_slots = {};
+  IndexView<1> dst_slots = {};
+};
+
+// Copies record after record in the order of the lists, with any number of workers: each copy sees what those before it
+// wrote. So records that move to the front, both lists ascending, arrive whole though the slots overlap. Codes and
+// scales are copied as they are, from both parts of a page where it has two; all other bytes keep their values.
+// O(N * record bytes); no workspace. Refuses, before anything is written: what a cache write refuses of its cache,
+// a width that the format does not have, lists of different lengths, slots >= num_blocks * block_size, negative
+// src_slots beside dst_slots that are not, lists that overlap the cache.
+Status CopyCacheRecords(const RecordCopyArgs& args, const Executor& executor = {}) noexcept;
+
+// The same for `num_layers` calls at once, which share workers. Everything may differ between layers; a record that
+// one layer writes must be of no use to another, which is not checked. O(sum of N * record bytes + num_layers^2).
+Status CopyCachesRecords(const RecordCopyArgs* layers, size_t num_layers,
+                         const Executor& executor = {}) noexcept;
 
 }  // namespace lathe
 

@@ -95,6 +95,18 @@ bool ExercisePages(lathe::Target target, const lathe::LatentWriteArgs& write, co
       !Ok(ops::CopyCachesPages(&copy, 1), "CopyCachesPages")) {
     return false;
   }
+  // To the last slot and back.
+  const int32_t from_slots[2] = {2, kBlocks * kBlockSize - 1},
+                to_slots[2] = {kBlocks * kBlockSize - 1, 2};
+  lathe::RecordCopyArgs move;
+  move.cache = lathe::LatentPages(copies, kBlocks, kBlockSize, kDim);
+  move.width = kDim;
+  move.src_slots = lathe::Packed(from_slots, 2);
+  move.dst_slots = lathe::Packed(to_slots, 2);
+  if (!Ok(ops::CopyCacheRecords(move), "CopyCacheRecords") ||
+      !Ok(ops::CopyCachesRecords(&move, 1), "CopyCachesRecords")) {
+    return false;
+  }
   float rows[kKeys * kDim] = {};
   const int32_t seq_lens[1] = {kKeys}, starts[1] = {0};
   lathe::LatentGatherArgs gather;

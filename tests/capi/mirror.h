@@ -202,6 +202,17 @@ inline lathe_page_copy_args Mirror(const PageCopyArgs& of) {
   return c;
 }
 
+struct CRecordCopy : Pinned {
+  lathe_paged_cache cache;
+  lathe_record_copy_args args = Sized<lathe_record_copy_args>();
+  explicit CRecordCopy(const RecordCopyArgs& of) : cache(Mirror(of.cache)) {
+    args.cache = &cache;
+    args.width = of.width;
+    args.src_slots = Mirror(of.src_slots);
+    args.dst_slots = Mirror(of.dst_slots);
+  }
+};
+
 // call(message) gives this code and text.
 template <class CCall>
 void RequireMessage(const CCall& call, int32_t code, const std::string& text) {

@@ -253,6 +253,43 @@ TEST_CASE("page copies through C move the bytes of C++", "[capi]") {
                  LATHE_STATUS_INVALID_ARGUMENT, Format(status).c_str());
 }
 
+TEST_CASE("record copies through C move the bytes of C++", "[capi][CA19]") {
+  std::vector<float> pages(4 * 2 * 5);
+  for (size_t i = 0; i < pages.size(); ++i) pages[i] = static_cast<float>(i);
+  const std::vector<float> before = pages;
+  const std::vector<int64_t> from = {3, 6, 7}, to = {2, 1, 4};
+  RecordCopyArgs args;
+  args.cache = LatentPages(pages.data(), 4, 2, 5);
+  args.width = 5;
+  args.src_slots = Packed(from.data(), from.size());
+  args.dst_slots = Packed(to.data(), to.size());
+  REQUIRE(CopyCacheRecords(args).ok());
+  const std::vector<float> expected = pages;
+
+  pages = before;
+  std::vector<float> other = before;
+  CRecordCopy c(args);
+  RequireOk([&](lathe_message* m) { return lathe_copy_cache_records(&c.args, nullptr, m); });
+  REQUIRE(SameBits(pages, expected));
+
+  pages = before;
+  lathe_paged_cache other_cache = c.cache;
+  other_cache.data = other.data();
+  lathe_record_copy_args layers[2] = {c.args, c.args};
+  layers[1].cache = &other_cache;
+  std::vector<std::byte> memory = ArrayMemory(2);
+  RequireOk([&](lathe_message* m) {
+    return lathe_copy_caches_records(layers, 2, BufferOf(memory), nullptr, m);
+  });
+  REQUIRE(SameBits(pages, expected));
+  REQUIRE(SameBits(other, expected));
+
+  args.width = c.args.width = 6;
+  const Status status = CopyCacheRecords(args);
+  RequireMessage([&](lathe_message* m) { return lathe_copy_cache_records(&c.args, nullptr, m); },
+                 LATHE_STATUS_INVALID_ARGUMENT, Format(status).c_str());
+}
+
 TEST_CASE("merges through C give the bits of C++", "[capi]") {
   const Target target = LATHE_GENERATE_TARGET();
   CAPTURE(Name(target));

@@ -205,6 +205,19 @@ struct WrittenPages {
     args.block_pairs = Packed(&pairs[0][0], kPages, 2);
     RequireOk(CopyCachePages(args, executor));
   }
+  void CopyRecords(const Executor& executor) {
+    int64_t from[kTokens], to[kTokens];
+    for (int64_t i = 0; i < kTokens; ++i) {
+      from[i] = i * 3 % 200 + 20;
+      to[i] = i;
+    }
+    RecordCopyArgs args;
+    args.cache = copies.cache;
+    args.width = width;
+    args.src_slots = Packed(from, kTokens);
+    args.dst_slots = Packed(to, kTokens);
+    RequireOk(CopyCacheRecords(args, executor));
+  }
   void Gather(Target target, const Executor& executor) {
     gathered.Poison();
     int32_t table[kPages];
@@ -232,6 +245,7 @@ inline Operation PagesOf(CacheFormat format, Target target) {
           [problem, target](const Executor& executor) {
             problem->Write(target, executor);
             problem->Copy(executor);
+            problem->CopyRecords(executor);
             problem->Gather(target, executor);
             return BytesOf(problem->pages.bytes, problem->copies.bytes, problem->gathered);
           }};

@@ -196,6 +196,14 @@ inline void Convert(const lathe_page_copy_args& from, PageCopyArgs* to,
   LATHE_C_FIELD(block_pairs);
 }
 
+inline void Convert(const lathe_record_copy_args& from, RecordCopyArgs* to,
+                    Conversion& conversion) noexcept {
+  LATHE_C_FIELD(cache);
+  LATHE_C_FIELD(width);
+  LATHE_C_FIELD(src_slots);
+  LATHE_C_FIELD(dst_slots);
+}
+
 inline void Convert(const lathe_merge_part& from, MergePart* to, Conversion& conversion) noexcept {
   LATHE_C_FIELD(out);
   LATHE_C_FIELD(lse);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cache writes, gathers and page copies of the C interface: latent_cache.h, indexer.h.
+// Cache writes, gathers and copies of the C interface: latent_cache.h, indexer.h.
 #ifndef LATHE_CAPI_LATENT_CACHE_H_
 #define LATHE_CAPI_LATENT_CACHE_H_
 
@@ -95,6 +95,25 @@ LATHE_C_API int32_t lathe_copy_cache_pages(const lathe_page_copy_args* args,
 LATHE_C_API int32_t lathe_copy_caches_pages(const lathe_page_copy_args* layers, size_t num_layers,
                                             lathe_buffer workspace, const lathe_executor* executor,
                                             lathe_message* message);
+
+// cache is required.
+typedef struct lathe_record_copy_args {
+  size_t struct_size;
+  const lathe_paged_cache* cache;
+  int64_t width;
+  lathe_tensor src_slots;
+  lathe_tensor dst_slots;
+} lathe_record_copy_args;
+
+LATHE_C_API int32_t lathe_copy_cache_records(const lathe_record_copy_args* args,
+                                             const lathe_executor* executor,
+                                             lathe_message* message);
+
+// `layers` are num_layers structs side by side. workspace: lathe_array_workspace_bytes(num_layers) bytes.
+LATHE_C_API int32_t lathe_copy_caches_records(const lathe_record_copy_args* layers,
+                                              size_t num_layers, lathe_buffer workspace,
+                                              const lathe_executor* executor,
+                                              lathe_message* message);
 
 LATHE_C_END
 

@@ -9,6 +9,7 @@
 #include "lathe/host/cache/latent_cache.h"
 #include "lathe/host/cache/latent_gather.h"
 #include "lathe/host/cache/page_copy.h"
+#include "lathe/host/cache/record_copy.h"
 #include "lathe/host/compressor/compressor.h"
 #include "lathe/host/indexer/logits.h"
 #include "lathe/host/indexer/topk.h"
