@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "lathe/base/config.h"
 #include "lathe/base/types.h"
 #include "lathe/base/view.h"
 
@@ -20,10 +21,9 @@ enum class CacheFormat : uint8_t {
 #undef LATHE_FORMAT
 };
 
-// num_blocks pages of block_size token records each. Token `slot` of page `block` lies at
-//   data + block * block_stride + slot * row_stride        (bytes, 64-bit)
-// and, in formats whose pages have a second part (scales), continues at
-//   data + block * block_stride + block_size * row_stride + slot * (the format's side bytes)
+// num_blocks pages of block_size token records each. RecordAt says where the record at `slot` of page `block`
+// lies, in bytes of 64-bit arithmetic; in formats whose pages have a second part (scales) it continues at SideAt,
+// side_bytes being SideBytes(format).
 // block_size: tokens a page, any value >= 1. row_stride: at least the format's record for the width in
 // use; block_stride: at least a page's bytes unless pages of a one-part format interleave; gaps are never
 // touched. Records need the alignment of their element only; 64 bytes is faster.
@@ -37,6 +37,13 @@ struct BasicPagedCache {
   int64_t block_stride = 0;  // bytes
   int64_t row_stride = 0;    // bytes
   float scale = 1.0f;
+
+  LATHE_INLINE Byte* RecordAt(int64_t block, int64_t slot) const noexcept {
+    return data + block * block_stride + slot * row_stride;
+  }
+  LATHE_INLINE Byte* SideAt(int64_t block, int64_t slot, int64_t side_bytes) const noexcept {
+    return RecordAt(block, block_size) + slot * side_bytes;
+  }
 
   constexpr operator BasicPagedCache<const Byte>() const noexcept {
     return {data, format, num_blocks, block_size, block_stride, row_stride, scale};

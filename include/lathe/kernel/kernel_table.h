@@ -14,6 +14,7 @@
 #include "lathe/base/view.h"
 #include "lathe/indexer_logits.h"
 #include "lathe/kernel/compressor/batch.h"
+#include "lathe/kernel/keys/key_rows.h"
 #include "lathe/kernel/keys/visibility.h"
 #include "lathe/kernel/topk/row.h"
 #include "lathe/latent_cache.h"
@@ -37,12 +38,12 @@ constexpr int kMaxKeySets = 2;
 enum class Engine : uint8_t { kFloat32, kBFloat16 };
 constexpr size_t kNumEngines = 2;
 
-// Columns of the rows that a call reads. Values are the first v_dim columns of key rows, unless they are rows of
-// their own.
+// Columns of the rows that a call reads.
 struct AttendShape {
   int64_t qk_dim = 0;  // D
   int64_t v_dim = 0;   // Dv
-  bool has_own_values = false;
+  int64_t own_v_dim =
+      0;  // Dv where values have rows of their own; 0: they are the first columns of keys
 };
 
 // One RunMlaDecode or RunPrefill, the same for all of its tasks.
@@ -51,15 +52,10 @@ struct AttendCall : AttendShape {
   Causality causality = {};
   int64_t residual_keys = 0;  // rows with at most so many keys get back what rounding takes of P
 
-  In<3> q_nope = {};  // [T, H, D], or [T, H, kv_lora_rank] with
-  In<3> q_pe = {};    // [T, H, qk_rope_head_dim]
-  KeySet keys[kMaxKeySets] = {};
+  In<3> q[2] = {};  // [T, H, D], or parts of it, the columns of one after those of the other
+  KeyRows keys[kMaxKeySets] = {};
   int num_key_sets = 1;
-  // With own values keys[0] has but a format and a window, and its rows lie here.
-  In<3> k = {};                    // [S, H / unit_heads, D]
-  In<3> v = {};                    // [S, H / unit_heads, Dv]
-  IndexView<1> kv_start_loc = {};  // [B+1]
-  bool is_per_token = false;       // a task's rows belong to one token: some set is an index list
+  bool is_per_token = false;  // a task's rows belong to one token: some set is an index list
   float scale_log2[kMaxKeySets] = {};  // softmax_scale * log2(e) * tensor scale: scores live in the
                                        // exp2 domain
   float value_scale[kMaxKeySets] = {1.0f, 1.0f};  // tensor scales
@@ -73,10 +69,6 @@ struct AttendCall : AttendShape {
   LsePolicy lse_policy = {};
 
   float* partials = nullptr;
-
-  LATHE_INLINE int64_t SeqLen(int set, int64_t seq) const {
-    return has_own_values ? kv_start_loc(seq + 1) - kv_start_loc(seq) : keys[set].seq_lens(seq);
-  }
 };
 
 // Rows [row_begin, row_begin + num_rows) of the q_len * unit_heads query rows of one sequence that share keys
@@ -101,7 +93,7 @@ struct AttendTask {
 
 LATHE_INLINE QueryPlace PlaceOfQuery(const AttendCall& call, const AttendTask& task, int set,
                                      int64_t i) {
-  return {call.SeqLen(set, task.seq), task.q_len, i, task.token_begin + i};
+  return {call.keys[set].SeqLen(task.seq), task.q_len, i, task.token_begin + i};
 }
 
 LATHE_INLINE int64_t NumKeys(const KeyRange (&keys)[kMaxKeySets]) {
@@ -152,7 +144,7 @@ struct IndexerCall {
   int64_t width = 0;
   float scale = 1.0f;  // of the whole cache
   IndexerInputs inputs = {};
-  KeySet keys = {};  // the pages of inputs
+  KeyRows keys = {};
   View<float, 2> logits = {};
   bool fill = false;
 };

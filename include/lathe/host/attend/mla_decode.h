@@ -6,6 +6,7 @@
 #include "lathe/host/attend/mla_decode_lengths.h"
 #include "lathe/host/attend/run.h"
 #include "lathe/host/engine_choice.h"
+#include "lathe/host/keys/resolve.h"
 
 namespace lathe {
 namespace detail {
@@ -110,7 +111,7 @@ inline AttendCall CallOf(const MlaShape& shape, const MlaDecodeOptions& options,
   // A scale of the whole cache costs nothing here, and rounds nothing.
   for (const NamedKeys& set : KeySetsOf(args)) {
     const float scale = HasTensorScale(set.keys.cache.format) ? set.keys.cache.scale : 1.0f;
-    call.keys[set.number] = set.keys;
+    call.keys[set.number] = ResolveKeys(set.keys);
     call.value_scale[set.number] = scale;
     call.scale_log2[set.number] = options.softmax_scale * kLog2E * scale;
     ++call.num_key_sets;
@@ -119,8 +120,8 @@ inline AttendCall CallOf(const MlaShape& shape, const MlaDecodeOptions& options,
   if (call.num_key_sets == 1) call.out_scale = call.value_scale[0];
   if (options.precision == Precision::kAuto) call.residual_keys = kResidualKeys;
   const bool is_split = args.q.extent[2] == 0;
-  call.q_nope = is_split ? args.q_nope : args.q;
-  if (is_split) call.q_pe = args.q_pe;
+  call.q[0] = is_split ? args.q_nope : args.q;
+  if (is_split) call.q[1] = args.q_pe;
   call.attn_sink = args.attn_sink;
   call.out_rope = args.out_rope;
   call.positions = args.positions;

@@ -92,12 +92,12 @@ struct AttendBatch {
 
   // Keys of one set for queries [i, i + num_queries) of sequence b.
   KeyRange KeysOf(int set, int64_t b, const QueryRows& rows, int64_t i, int64_t num_queries) const {
-    const KeySet& keys = call.keys[set];
+    const KeyRows& keys = call.keys[set];
     const int64_t token = rows.token_begin + i;
     if (keys.has_indices()) {
       return {0, keys.topk_length.empty() ? keys.indices.extent[1] : keys.topk_length(token)};
     }
-    return VisibleKeysOfRows(keys, call.causality, {call.SeqLen(set, b), rows.q_len, i, token},
+    return VisibleKeysOfRows(keys, call.causality, {keys.SeqLen(b), rows.q_len, i, token},
                              num_queries);
   }
 

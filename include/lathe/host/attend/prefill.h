@@ -6,6 +6,7 @@
 #include "lathe/host/attend/prefill_check.h"
 #include "lathe/host/attend/run.h"
 #include "lathe/host/engine_choice.h"
+#include "lathe/host/keys/resolve.h"
 
 namespace lathe {
 namespace detail {
@@ -27,21 +28,8 @@ inline size_t PlanWorkspaceBytes(const PrefillPlan& plan) noexcept {
   return PlanOf(plan).workspace_bytes;
 }
 
-// The cache format whose records are rows of a type.
-constexpr CacheFormat FormatOfRows(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return LatentFormatOf<float>::kFormat;
-    case DType::kFloat16:
-      return LatentFormatOf<float16>::kFormat;
-    case DType::kBFloat16:
-      break;
-  }
-  return LatentFormatOf<bfloat16>::kFormat;
-}
-
 inline AttendShape ShapeOf(const PrefillShape& shape) {
-  return {shape.qk_head_dim, shape.v_head_dim, true};
+  return {shape.qk_head_dim, shape.v_head_dim, shape.v_head_dim};
 }
 
 inline Status PrefillSizes(const PrefillShape& shape, const PrefillOptions& options,
@@ -77,12 +65,8 @@ inline AttendCall CallOf(const PrefillShape& shape, const PrefillOptions& option
   call.unit_heads = shape.num_heads / shape.kv_heads();
   call.causality.is_causal = options.causal;
   if (options.precision == Precision::kAuto) call.residual_keys = kResidualKeys;
-  call.q_nope = args.q;
-  call.keys[0].cache.format = FormatOfRows(args.k.dtype);
-  call.keys[0].window = options.window;
-  call.k = args.k;
-  call.v = args.v;
-  call.kv_start_loc = args.kv_start_loc;
+  call.q[0] = args.q;
+  call.keys[0] = ResolveKeys(args.k, args.v, args.kv_start_loc, options.window);
   call.scale_log2[0] = options.softmax_scale * kLog2E;
   call.attn_sink = args.attn_sink;
   call.out = args.out;
@@ -104,7 +88,7 @@ inline Status PlanPrefill(const PrefillShape& shape, const PrefillOptions& optio
   LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &wanted.target, &wanted.kernels));
   wanted.engine =
       ChooseEngine(wanted.kernels->native_bf16, options.precision,
-                   BFloat16RowsOf(FormatOfRows(args.k.dtype)), args.q.dtype == DType::kBFloat16);
+                   BFloat16RowsOf(PageOfRows(args.k).format), args.q.dtype == DType::kBFloat16);
   wanted.shape = ShapeOf(shape);
   wanted.split_tokens = options.split_tokens;
   wanted.fingerprint = FingerprintOf(args);

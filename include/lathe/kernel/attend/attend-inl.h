@@ -44,9 +44,8 @@ class AttendBlock {
     zeros_count_ = (std::max)(padded_width, value_width);
     zeros_ = take(zeros_count_);
     staged_ = arena.Take<Element>(static_cast<size_t>(kTileKeys * padded_width));
-    if (shape.has_own_values) {
-      staged_values_ = arena.Take<Element>(static_cast<size_t>(kTileKeys * value_width));
-    }
+    staged_values_ = arena.Take<Element>(
+        static_cast<size_t>(kTileKeys * RowSource<A>::PaddedWidth(shape.own_v_dim)));
     for (int32_t** range : {&mask_begin_, &mask_end_}) {
       *range = arena.Take<int32_t>(static_cast<size_t>(padded_rows));
     }
@@ -142,12 +141,12 @@ class AttendBlock {
   void LoadQuery(int64_t row, std::byte* to) const {
     const int64_t token = task_->token_begin + row / call_->unit_heads;
     const int64_t head = task_->head_begin + row % call_->unit_heads;
-    for (const In<3>* part : {&call_->q_nope, &call_->q_pe}) {
-      if (part->empty()) continue;
-      const int64_t offset = token * part->stride[0] + head * part->stride[1];
-      Convert(part->dtype, part->data + offset * static_cast<int64_t>(SizeOf(part->dtype)),
-              kDTypeOf<Element>, to, part->extent[2]);
-      to += part->extent[2] * static_cast<int64_t>(sizeof(Element));
+    for (const In<3>& part : call_->q) {
+      if (part.empty()) continue;
+      const int64_t offset = token * part.stride[0] + head * part.stride[1];
+      Convert(part.dtype, part.data + offset * static_cast<int64_t>(SizeOf(part.dtype)),
+              kDTypeOf<Element>, to, part.extent[2]);
+      to += part.extent[2] * static_cast<int64_t>(sizeof(Element));
     }
   }
 
@@ -167,6 +166,7 @@ class AttendBlock {
   void Next(KeyTile& tile) {
     sets_[set_].cursor.Next(tile);
     while (tile.count == 0 && set_ + 1 < call_->num_key_sets) sets_[++set_].cursor.Next(tile);
+    tile.set = set_;
   }
 
   // One split from scratch into o_[which], m_[which], l_[which]. False, and o_ as it was, if it has no keys for these rows.
@@ -253,7 +253,7 @@ class AttendBlock {
   }
 
   void AddResidual(DType type, KeyTile& tile, int64_t tokens, const SoftmaxState& state, float* o) {
-    if (call_->has_own_values && KeepFinite<A>(type, v_columns_, staged_values_, tile)) {
+    if (tile.value_bytes > 0 && KeepFinite<A>(type, v_columns_, staged_values_, tile)) {
       engine_.LoadValues(tile, tokens, v_columns_);
     }
     for (int64_t r = 0; r < padded_rows_; r += Engine::kGroupRows) {
@@ -364,7 +364,7 @@ class AttendBlock {
   int64_t zeros_count_;
   float* zeros_;
   Element* staged_;
-  Element* staged_values_ = nullptr;
+  Element* staged_values_;
   int32_t* mask_begin_;
   int32_t* mask_end_;
   KeyRange* visible_;

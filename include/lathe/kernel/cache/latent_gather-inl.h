@@ -63,12 +63,12 @@ void GatherTokens(const LatentGatherArgs& args, const detail::GatherTask& task) 
   int64_t page = task.position / cache.block_size;
   int64_t slot = task.position % cache.block_size;
   for (int64_t i = 0; i < task.count; ++page, slot = 0) {
-    const std::byte* data = cache.data + args.block_table(task.seq, page) * cache.block_stride;
-    const std::byte* sides = data + cache.block_size * cache.row_stride;
+    const int64_t block = args.block_table(task.seq, page);
     for (; slot < cache.block_size && i < task.count; ++slot, ++i, row += args.out.stride[0]) {
-      GatherRow<Format>(cache, data + slot * cache.row_stride,
-                        Format::kSideBytes > 0 ? sides + slot * Format::kSideBytes : nullptr,
-                        args.out.extent[1], row);
+      GatherRow<Format>(
+          cache, cache.RecordAt(block, slot),
+          Format::kSideBytes > 0 ? cache.SideAt(block, slot, Format::kSideBytes) : nullptr,
+          args.out.extent[1], row);
     }
   }
 }

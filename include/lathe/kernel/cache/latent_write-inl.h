@@ -26,12 +26,9 @@ void WriteTokens(const LatentWriteArgs& args, const ScaleRule& rule, int64_t tok
     auto next_amax = amax;
     if (next < token_end) next_amax = AmaxOf(Format{}, RowOf(args, next));
     const int64_t slot = args.slot_mapping(token);
-    std::byte* page = cache.data + slot / cache.block_size * cache.block_stride;
-    std::byte* record = page + slot % cache.block_size * cache.row_stride;
-    std::byte* side =
-        page + cache.block_size * cache.row_stride + slot % cache.block_size * Format::kSideBytes;
-    EncodeRecord(Format{}, RowOf(args, token), amax, rule, record,
-                 Format::kSideBytes > 0 ? side : nullptr);
+    const int64_t page = slot / cache.block_size, at = slot % cache.block_size;
+    EncodeRecord(Format{}, RowOf(args, token), amax, rule, cache.RecordAt(page, at),
+                 Format::kSideBytes > 0 ? cache.SideAt(page, at, Format::kSideBytes) : nullptr);
     amax = next_amax;
   }
 }

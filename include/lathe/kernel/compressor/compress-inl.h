@@ -42,8 +42,7 @@ LATHE_INLINE float* StateRow(const CompressorArgs& args, const ContextShard& sha
   const int64_t row = LocalPosition(shard, position), page = row / state.block_size;
   const int64_t block = args.state_block_table(seq, page % args.state_block_table.extent[1]);
   const int64_t offset = row - page * state.block_size;
-  return reinterpret_cast<float*>(state.data + block * state.block_stride +
-                                  offset * state.row_stride);
+  return reinterpret_cast<float*>(state.RecordAt(block, offset));
 }
 
 // Rows [row_begin, row_begin + kPoolRows) of the window of an entry, those that exist.

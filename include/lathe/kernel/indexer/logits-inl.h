@@ -69,7 +69,8 @@ class IndexerScorer {
              int64_t end, const Emit& emit) {
     [[maybe_unused]] const typename Heads::Session session;
     std::memset(zeros_, 0, static_cast<size_t>(padded_width_) * sizeof(float));
-    KeyCursor cursor(call.keys, call.width, seq, kTile, reinterpret_cast<const std::byte*>(zeros_));
+    KeyCursor cursor(call.keys, call.width, 0, seq, 0, kTile,
+                     reinterpret_cast<const std::byte*>(zeros_));
     cursor.Seek(begin, end);
     int current = 0;
     cursor.Next(tiles_[current]);

@@ -54,13 +54,19 @@ class RowSource {
       : width_(call.qk_dim),
         padded_(PaddedWidth(call.qk_dim)),
         scratch_(scratch),
-        has_own_values_(call.has_own_values),
-        v_width_(call.has_own_values ? call.v_dim : 0),
+        v_width_(call.keys[set].has_values() ? call.v_dim : 0),
         v_padded_(PaddedWidth(v_width_)),
         value_scratch_(value_scratch) {
-    const bool may_be_in_place =
-        call.v_dim % kColumns == 0 && (call.num_key_sets == 1 || width_ == padded_);
-    Init(call.keys[set].cache.format, tile_keys, [this, may_be_in_place](auto tag) {
+    const detail::KeyRows& keys = call.keys[set];
+    if (keys.has_values()) {
+      VisitFormat(keys.values.format, [this](auto tag) {
+        decode_value_ = DecodeRowBytes<typename decltype(tag)::Type, Element>;
+      });
+    }
+    const bool may_be_in_place = call.v_dim % kColumns == 0 &&
+                                 (call.num_key_sets == 1 || width_ == padded_) &&
+                                 (!keys.has_values() || keys.values.format == keys.cache.format);
+    Init(keys.cache.format, tile_keys, [this, may_be_in_place](auto tag) {
       using Format = typename decltype(tag)::Type;
       using Stored = typename Format::Element;
       if constexpr (A::template ReadsValues<Stored>()) {
@@ -110,17 +116,17 @@ class RowSource {
       tile.Prefetch(t + kRowsAhead);
       next.Prefetch(t);
       tile.rows[t] = Decode(tile.rows[t], tile.sides[t], t);
-      if (!has_own_values_) continue;
+      if (decode_value_ == nullptr) continue;
       next.PrefetchValue(t);
       Element* value = value_scratch_ + t * v_padded_;
-      decode_(tile.own_values[t], nullptr, v_width_, reinterpret_cast<std::byte*>(value));
+      decode_value_(tile.own_values[t], nullptr, v_width_, reinterpret_cast<std::byte*>(value));
       tile.own_values[t] = reinterpret_cast<const std::byte*>(value);
     }
   }
 
   // While keys [t, t + n) are scored: the next tile's values, which no score reads.
   LATHE_INLINE void FetchValues(const KeyTile& next, int64_t t, int64_t n) const {
-    if (!has_own_values_ || !is_in_place_) return;
+    if (next.value_bytes == 0 || !is_in_place_) return;
     for (int64_t i = 0; i < n; ++i) next.PrefetchValue(t + i);
   }
 
@@ -144,12 +150,12 @@ class RowSource {
   int64_t width_;
   int64_t padded_;
   Element* scratch_;
-  bool has_own_values_ = false;
   int64_t v_width_ = 0;  // of own values
   int64_t v_padded_ = 0;
   Element* value_scratch_ = nullptr;
   bool is_in_place_ = false;
   DType row_type_ = kDTypeOf<Element>;
   DecodeRowFn decode_ = nullptr;
+  DecodeRowFn decode_value_ = nullptr;  // of own values
   float (*row_scale_)(const std::byte* side) = nullptr;
 };

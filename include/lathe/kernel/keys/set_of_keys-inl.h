@@ -11,9 +11,16 @@ struct SetOfKeys {
         any_sees(task.keys[set]),
         visible(of_rows),
         source(call, set, tile_keys, scratch, value_scratch),
-        cursor(call, task, set, tile_keys, zeros) {
+        cursor(call.keys[set], call.qk_dim, call.v_dim, task.seq, task.head_begin / call.unit_heads,
+               tile_keys, zeros) {
     for (int64_t r = 0; r < task.num_rows; ++r) visible[r] = task.keys[set];
-    if (set < call.num_key_sets && !has_list) FindVisible(call, task, set);
+    if (set >= call.num_key_sets) return;
+    if (has_list) {
+      cursor.WalkList(call.causality,
+                      detail::PlaceOfQuery(call, task, set, task.row_begin / call.unit_heads));
+    } else {
+      FindVisible(call, task, set);
+    }
   }
 
   bool IsSeenByAll(const KeyTile& tile) const {
