@@ -29,7 +29,7 @@
 #define LATHE_OPERATION(result, name, parameters, arguments) \
   auto lathe::name parameters noexcept->result {             \
     const arch::KeepFloatFlags keep;                         \
-    return detail::LATHE_ABI::name arguments;                \
+    return detail::name arguments;                           \
   }
 #include "lathe/dispatch/operations.def"
 #undef LATHE_OPERATION

@@ -8,8 +8,7 @@
 //   lathe::st::RunMlaDecode(*plan, args, workspace);
 //
 // Say lathe::st:: at each call. Any number of units may include it, with any flags, beside others
-// with lathe/impl.h: what is compiled with different flags has different names. A plan goes to the
-// Run of the unit that made it.
+// with lathe/impl.h: each has functions of its own. A plan goes to the Run of the unit that made it.
 //
 // Flags do not always give what their name says (kStaticTargetName tells), because Highway wants
 // every part of a target to be there:
@@ -37,23 +36,23 @@
 
 namespace lathe {
 namespace st {
-inline namespace LATHE_ABI {
+namespace {
 
 // The best target that the flags include, and Highway's name of the code that they gave.
-inline constexpr Target kStaticTarget = detail::LATHE_ABI::BaselineTarget();
+inline constexpr Target kStaticTarget = detail::BaselineTarget();
 inline constexpr const char* kStaticTargetName = LATHE_STRING(LATHE_BASELINE_TOKEN);
 
 #define LATHE_DEFAULT = {}
 #define LATHE_OPERATION(result, name, parameters, arguments) \
   inline result name parameters noexcept {                   \
     const arch::KeepFloatFlags keep;                         \
-    return detail::LATHE_ABI::name arguments;                \
+    return detail::name arguments;                           \
   }
 #include "lathe/dispatch/operations.def"
 #undef LATHE_OPERATION
 #undef LATHE_DEFAULT
 
-}  // namespace LATHE_ABI
+}  // namespace
 }  // namespace st
 }  // namespace lathe
 

@@ -10,9 +10,9 @@ namespace {
 using lathe::arch::CpuidLeaf;
 using lathe::arch::TileUnit;
 using lathe::arch::TileUnitOf;
-using lathe::detail::LATHE_ABI::Cpu;
-using lathe::detail::LATHE_ABI::Obstacle;
-using lathe::detail::LATHE_ABI::TileObstacle;
+using lathe::detail::Cpu;
+using lathe::detail::Obstacle;
+using lathe::detail::TileObstacle;
 
 bool Runs(int64_t target, const Cpu& cpu) { return Obstacle(target, cpu)[0] == '\0'; }
 
@@ -140,7 +140,7 @@ TEST_CASE("D4: tiles need each of what may be withheld alone, and say which is m
 }
 
 TEST_CASE("DetectCpu: agrees with the compiler's own detection") {
-  const Cpu cpu = lathe::detail::LATHE_ABI::DetectCpu();
+  const Cpu cpu = lathe::detail::DetectCpu();
   CHECK(cpu.avx512_bf16 == (__builtin_cpu_supports("avx512bf16") != 0));
 #if LATHE_HAVE_AMX
   // What was granted once is granted again.

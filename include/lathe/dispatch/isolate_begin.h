@@ -48,7 +48,7 @@
 #undef HWY_NEON_HAVE_F32_TO_BF16C  // flip.h
 
 // HWY_NAMESPACE expands to one of these names, and through them to a private one.
-#define LATHE_PRIVATE(target) LATHE_CONCAT(target, LATHE_CONCAT(_lathe_, LATHE_ABI))
+#define LATHE_PRIVATE(target) target##_lathe
 #define N_SCALAR LATHE_PRIVATE(SCALAR)
 #define N_EMU128 LATHE_PRIVATE(EMU128)
 #define N_SSE2 LATHE_PRIVATE(SSE2)

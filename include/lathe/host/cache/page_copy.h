@@ -119,7 +119,7 @@ inline Status CopyCachesPages(const PageCopyArgs* layers, size_t num_layers,
 }
 
 inline Status CopyCachePages(const PageCopyArgs& args, const Executor& executor) noexcept {
-  return LATHE_ABI::CopyCachesPages(&args, 1, executor);
+  return detail::CopyCachesPages(&args, 1, executor);
 }
 
 }  // namespace LATHE_ABI

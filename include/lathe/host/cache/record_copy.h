@@ -121,7 +121,7 @@ inline Status CopyCachesRecords(const RecordCopyArgs* layers, size_t num_layers,
 }
 
 inline Status CopyCacheRecords(const RecordCopyArgs& args, const Executor& executor) noexcept {
-  return LATHE_ABI::CopyCachesRecords(&args, 1, executor);
+  return detail::CopyCachesRecords(&args, 1, executor);
 }
 
 }  // namespace LATHE_ABI

@@ -103,7 +103,7 @@ inline Status Topk(const TopkArgs& args, const TopkOptions& options, Buffer work
   LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &target, &kernels));
   const int64_t num_rows = args.logits.extent[0], num_columns = args.logits.extent[1];
   const int64_t k = options.k, workers = WorkersOf(executor.num_workers);
-  const size_t needed = LATHE_ABI::TopkWorkspaceBytes({num_columns, k, executor.num_workers});
+  const size_t needed = detail::TopkWorkspaceBytes({num_columns, k, executor.num_workers});
   if (num_rows == 0) return OkStatus();
   if (needed > 0 && (workspace.data == nullptr || workspace.bytes < needed)) {
     return Refuse(StatusCode::kBufferTooSmall, "workspace", ".bytes")
