@@ -25,8 +25,7 @@ def operations():
 
 
 def formats():
-    files = re.findall(r'^#include "lathe/(cache/\w+\.h)"', read(HEADERS / "cache" / "formats.def"), re.MULTILINE)
-    return [name for file in files for name in re.findall(r"^LATHE_FORMAT\((\w+),", read(HEADERS / file), re.MULTILINE)]
+    return re.findall(r"^LATHE_FORMAT\((\w+),", read(HEADERS / "cache" / "formats.def"), re.MULTILINE)
 
 
 def targets():

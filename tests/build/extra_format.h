@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A user's format: codes of 8 bits, two's complement, with one scale for the whole tensor. No SIMD
-// section.
+// A user's format: codes of 8 bits, two's complement, with one scale for the whole tensor. It has no
+// SIMD section.
 #if defined(LATHE_FORMAT)
 LATHE_FORMAT(kInt8Latent, 128, ::my::Int8Latent)
 #elif !defined(LATHE_TESTS_BUILD_EXTRA_FORMAT_H_)

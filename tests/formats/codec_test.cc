@@ -9,33 +9,18 @@
 #include <type_traits>
 #include <vector>
 
-#include "lathe/base/arena.h"
-#include "lathe/cache/code_tables.h"
-#include "lathe/cache/formats.h"
-#include "lathe/kernel/kernel_table.h"
-#include "lathe/kernel/keys/visibility.h"
-
 // Not for vectors of SVE, which have no size.
 #define HWY_DISABLED_TARGETS HWY_ALL_SVE
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "formats/codec_test.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "lathe/cache/formats-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
 namespace {
-namespace hn = hwy::HWY_NAMESPACE;
-
-// clang-format off
-#include "lathe/simd/vector-inl.h"
-#include "lathe/simd/convert-inl.h"
-#include "lathe/cache/token_row-inl.h"
-#include "lathe/cache/decode-inl.h"
-#include "lathe/cache/quantize-inl.h"
-#include "lathe/cache/formats-inl.h"
-// clang-format on
 
 // f(FormatTag<Code>) for the code type of a number.
 template <class F>
@@ -85,6 +70,7 @@ void RecordToBFloat16(CacheFormat format, const std::byte* record, const std::by
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();
+#include "lathe/simd/end_pass.h"
 
 #if HWY_ONCE
 

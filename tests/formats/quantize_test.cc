@@ -8,32 +8,18 @@
 #include <type_traits>
 #include <vector>
 
-#include "lathe/base/arena.h"
-#include "lathe/cache/code_tables.h"
-#include "lathe/cache/formats.h"
-#include "lathe/kernel/kernel_table.h"
-#include "lathe/kernel/keys/visibility.h"
-
 // Not for vectors of SVE, which have no size.
 #define HWY_DISABLED_TARGETS HWY_ALL_SVE
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "formats/quantize_test.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "lathe/cache/quantize-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
 namespace {
-namespace hn = hwy::HWY_NAMESPACE;
-
-// clang-format off
-#include "lathe/simd/vector-inl.h"
-#include "lathe/simd/convert-inl.h"
-#include "lathe/cache/token_row-inl.h"
-#include "lathe/cache/decode-inl.h"
-#include "lathe/cache/quantize-inl.h"
-// clang-format on
 
 // A code for each bfloat16.
 void EncodeBFloat16(int code, const bfloat16* x, int64_t n, float scale, std::byte* codes) {
@@ -64,6 +50,7 @@ void EncodeBFloat16Tiles(const bfloat16* x, const float* scales, std::byte* code
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();
+#include "lathe/simd/end_pass.h"
 
 #if HWY_ONCE
 

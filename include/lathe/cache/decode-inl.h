@@ -1,16 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 // Codes of 4 and 8 bits into rows of float or bfloat16, times the scales of their tiles.
 //
-//   codes     | c0 | c1 | c2 | c3 | ...            one vector of bytes
-//   low       | l0 | l1 | l2 | l3 | ...            the two bytes of each as a bfloat16, which is
-//   exact: by high      | h0 | h1 | h2 | h3 | ...            table, or by shifts and a table of the
-//   subnormals rows      | h0 l0 | h1 l1 | ...                interleaved: bfloat16; with 16 zero
-//   bits more: float
+//   codes   | c0 | c1 | c2 | c3 | ...    one vector of bytes
+//   low     | l0 | l1 | l2 | l3 | ...    the two bytes of each as a bfloat16, which is exact: by a
+//   high    | h0 | h1 | h2 | h3 | ...    table, or by shifts and a table of the subnormals
+//   row     | h0 l0 | h1 l1 | ...        interleaved: bfloat16; with 16 zero bits more, float
 //
 // Only integer operations and shuffles: subnormal codes do not meet arithmetic that may flush them,
 // and no value is a float subnormal before it is scaled. The usual shift into a float's exponent
 // and multiplication by 2^120 lost: it feeds float subnormals to the multiplier, which
 // flush-to-zero makes 0 and which some CPUs take in microcode, and its NaN code is 480.
+#if defined(LATHE_CACHE_DECODE_INL_H_) == defined(LATHE_TARGET_TOGGLE)
+#ifdef LATHE_CACHE_DECODE_INL_H_
+#undef LATHE_CACHE_DECODE_INL_H_
+#else
+#define LATHE_CACHE_DECODE_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "lathe/base/types.h"
+#include "lathe/cache/code_tables.h"
+#include "lathe/cache/scale_rules.h"
+#include "lathe/simd/convert-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
 
 // Scales of a decoder: none,
 struct Unscaled {
@@ -224,3 +242,9 @@ void DecodeCodes(const std::byte* codes, int64_t n, const Scales& scales, Elemen
     row[c] = FromFloat<Element>(ToFloat(CodeAt<Code>(codes, c)) * scales.At(c));
   }
 }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
+
+#endif  // once for each target

@@ -4,20 +4,15 @@
 //
 // Fp8Ds4: 448 columns in tiles of 64 with a power of two each, in a second part of the page.
 //
-//   page:    | data row 0 | ... | data row n-1 | scale row 0 | ... | scale row n-1 |    n * 584
-//   bytes, often
-//                                                                                       padded to
-//                                                                                       576 * k
+//   page:       | data row 0 | ... | data row n-1 | scale row 0 | ... | scale row n-1 |
+//               n * 584 bytes, often padded to 576 * k
 //   data row:   | 448 x e4m3fn | 64 x bfloat16 rope |     576 bytes, aligned to 2
 //   scale row:  | 7 x ue8m0 | 0 |                           8 bytes
 //
 //   value = code * 2^(scale byte - 127)
 //
 // Bf16Ds4: | 512 x bfloat16 |, 1024 bytes, aligned to 2.
-#if defined(LATHE_FORMAT)
-LATHE_FORMAT(kFp8Ds4, 7, Fp8Ds4)
-LATHE_FORMAT(kBf16Ds4, 8, Bf16Ds4)
-#elif !defined(LATHE_CACHE_DS4_H_)
+#ifndef LATHE_CACHE_DS4_H_
 #define LATHE_CACHE_DS4_H_
 
 #include <cstddef>
@@ -60,7 +55,12 @@ struct Bf16Ds4 : Latent<bfloat16> {
 
 #endif  // LATHE_CACHE_DS4_H_
 
-#if defined(LATHE_TARGET_PASS)
+#ifdef LATHE_TARGET_PASS
+#include "lathe/cache/quantize-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
 
 template <class Element>
 void DecodeRecord(Fp8Ds4, const std::byte* record, const std::byte* side, int64_t, Element* row) {
@@ -95,4 +95,7 @@ inline void EncodeRecord(Bf16Ds4, const TokenRow& token, const ScaleRule& rule, 
   EncodeRecord(Latent<bfloat16>(), token, rule, record, side);
 }
 
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
 #endif  // LATHE_TARGET_PASS

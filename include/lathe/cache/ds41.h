@@ -15,10 +15,7 @@
 //            0                                           256          288
 //   value = code * scale of its tile: at most 6 significant bits. A tile with a NaN or infinity has
 //   a NaN scale.
-#if defined(LATHE_FORMAT)
-LATHE_FORMAT(kDs41Fp8, 9, Ds41Fp8)
-LATHE_FORMAT(kDs41Fp4, 10, Ds41Fp4)
-#elif !defined(LATHE_CACHE_DS41_H_)
+#ifndef LATHE_CACHE_DS41_H_
 #define LATHE_CACHE_DS41_H_
 
 #include <cstddef>
@@ -70,7 +67,12 @@ struct Ds41Fp4 {
 
 #endif  // LATHE_CACHE_DS41_H_
 
-#if defined(LATHE_TARGET_PASS)
+#ifdef LATHE_TARGET_PASS
+#include "lathe/cache/quantize-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
 
 template <class Element>
 void DecodeRecord(Ds41Fp8, const std::byte* record, const std::byte*, int64_t, Element* row) {
@@ -112,4 +114,7 @@ inline void EncodeRecord(Ds41Fp4, const TokenRow& token, const TileAmax<Ds41Fp4:
   std::memcpy(record + F::kScales, scales, sizeof(scales));
 }
 
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
 #endif  // LATHE_TARGET_PASS

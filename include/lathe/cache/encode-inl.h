@@ -8,6 +8,24 @@
 //
 // Rounding to odd (inexact: the neighbour whose last bit is 1) keeps on which side of a midpoint of
 // codes a number lies, so the second rounding is right, and everything that narrows is written once.
+#if defined(LATHE_CACHE_ENCODE_INL_H_) == defined(LATHE_TARGET_TOGGLE)
+#ifdef LATHE_CACHE_ENCODE_INL_H_
+#undef LATHE_CACHE_ENCODE_INL_H_
+#else
+#define LATHE_CACHE_ENCODE_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "lathe/base/types.h"
+#include "lathe/cache/code_tables.h"
+#include "lathe/simd/convert-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
 
 #if HWY_TARGET != HWY_SCALAR
 
@@ -356,3 +374,9 @@ LATHE_INLINE int64_t EncodeVectors(const From* HWY_RESTRICT x, int64_t n, const 
 }
 
 #endif  // HWY_TARGET != HWY_SCALAR
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
+
+#endif  // once for each target

@@ -1,5 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// The SIMD sections of all formats, for one target pass.
+// The SIMD code of all formats, and what takes its place where a format has none.
+#if defined(LATHE_CACHE_FORMATS_INL_H_) == defined(LATHE_TARGET_TOGGLE)
+#ifdef LATHE_CACHE_FORMATS_INL_H_
+#undef LATHE_CACHE_FORMATS_INL_H_
+#else
+#define LATHE_CACHE_FORMATS_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+
+#include "lathe/base/types.h"
+#include "lathe/cache/formats.h"
+#include "lathe/cache/token_row-inl.h"
+
+#define LATHE_TARGET_PASS
+#include "lathe/cache/formats.def"
+#undef LATHE_TARGET_PASS
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
 
 // For formats without SIMD code: a column at a time, correct first.
 template <class Format, class Element>
@@ -28,10 +49,6 @@ LATHE_INLINE NoAmax AmaxOf(Format, const TokenRow&) {
   return {};
 }
 
-#define LATHE_TARGET_PASS 1
-#include "lathe/cache/formats.def"
-#undef LATHE_TARGET_PASS
-
 template <class Format>
 LATHE_INLINE void EncodeRecord(Format format, const TokenRow& token, NoAmax, const ScaleRule& rule,
                                std::byte* record, std::byte* side) {
@@ -44,3 +61,9 @@ void DecodeUnscaled(Format format, const std::byte* record, const std::byte* sid
                     Element* row) {
   DecodeRecord(format, record, side, width, row);
 }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
+
+#endif  // once for each target

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every cache format, and the one switch from a CacheFormat value to its type.
 //
-// A format file, included by formats.def, has three sections: its rows of the list, if LATHE_FORMAT
-// is defined; else, once, the scalar section, a struct of
+// A format file, listed by formats.def, has two sections: once, the scalar section, a struct of
 //   Element            the type an engine may read in place, or void: rows are always decoded
 //   kBFloat16          whether rows may be decoded to bfloat16 (scale_rules.h)
 //   kAlignment         of a record and of a side row
@@ -14,8 +13,9 @@
 //   RowScale(side)     optional: a scale that all columns of DecodeColumn have in common
 //   EncodeColumn(x, record, side, column)         x by the tensor scale; if there is no
 //   EncodeRecord below
-// and, if LATHE_TARGET_PASS is defined, SIMD code found by overloading, to both of which
-// formats-inl.h has slow substitutes over single columns:
+// and, if LATHE_TARGET_PASS is defined, once for each target, SIMD code found by overloading, to both of
+// which formats-inl.h has slow substitutes over single columns. It is written like an -inl.h file, with its includes and
+// namespace:
 //   DecodeRecord(Format{}, record, side, width, Element* row)          Element = float, bfloat16
 //   DecodeUnscaled(...)                          with RowScale: the same without it, exact in bfloat16
 //   EncodeRecord(Format{}, token, rule, record, side)

@@ -8,9 +8,7 @@
 //
 //   value = code * scale of its tile. Any float is read as a scale; max(amax / 448, FLT_MIN) is
 //   written, or, on request, the power of two that the ue8m0 formats would use.
-#if defined(LATHE_FORMAT)
-LATHE_FORMAT(kFp8DsMla, 6, Fp8DsMla)
-#elif !defined(LATHE_CACHE_FP8_DS_MLA_H_)
+#ifndef LATHE_CACHE_FP8_DS_MLA_H_
 #define LATHE_CACHE_FP8_DS_MLA_H_
 
 #include <cstddef>
@@ -46,7 +44,12 @@ struct Fp8DsMla {
 
 #endif  // LATHE_CACHE_FP8_DS_MLA_H_
 
-#if defined(LATHE_TARGET_PASS)
+#ifdef LATHE_TARGET_PASS
+#include "lathe/cache/quantize-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
 
 template <class Element>
 void DecodeRecord(Fp8DsMla, const std::byte* record, const std::byte*, int64_t, Element* row) {
@@ -80,4 +83,7 @@ inline void EncodeRecord(Fp8DsMla, const TokenRow& token, const TileAmax<Fp8DsMl
   token.Round<F::kWidth - F::kLatent>(F::kLatent, record + F::kRope);
 }
 
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
 #endif  // LATHE_TARGET_PASS

@@ -9,9 +9,7 @@
 //   value = code * scale
 //
 // Plain keys are Latent<float>, Latent<float16> or Latent<bfloat16> of 128 columns.
-#if defined(LATHE_FORMAT)
-LATHE_FORMAT(kIndexerFp8, 12, IndexerFp8)
-#elif !defined(LATHE_CACHE_INDEXER_FP8_H_)
+#ifndef LATHE_CACHE_INDEXER_FP8_H_
 #define LATHE_CACHE_INDEXER_FP8_H_
 
 #include <cstddef>
@@ -46,7 +44,12 @@ struct IndexerFp8 {
 
 #endif  // LATHE_CACHE_INDEXER_FP8_H_
 
-#if defined(LATHE_TARGET_PASS)
+#ifdef LATHE_TARGET_PASS
+#include "lathe/cache/quantize-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
 
 template <class Element>
 void DecodeRecord(IndexerFp8, const std::byte* record, const std::byte* side, int64_t,
@@ -74,4 +77,7 @@ inline void EncodeRecord(IndexerFp8, const TokenRow& token, const TileAmax<1>& a
   });
 }
 
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
 #endif  // LATHE_TARGET_PASS

@@ -7,9 +7,7 @@
 //   scales:  | 4 x ue8m0 |                                      4 bytes
 //
 //   value = code * 2^(scale byte - 127). A tile with a NaN or infinity has a NaN scale.
-#if defined(LATHE_FORMAT)
-LATHE_FORMAT(kIndexerMxfp4, 13, IndexerMxfp4)
-#elif !defined(LATHE_CACHE_INDEXER_MXFP4_H_)
+#ifndef LATHE_CACHE_INDEXER_MXFP4_H_
 #define LATHE_CACHE_INDEXER_MXFP4_H_
 
 #include <cstddef>
@@ -42,7 +40,12 @@ struct IndexerMxfp4 {
 
 #endif  // LATHE_CACHE_INDEXER_MXFP4_H_
 
-#if defined(LATHE_TARGET_PASS)
+#ifdef LATHE_TARGET_PASS
+#include "lathe/cache/quantize-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
 
 template <class Element>
 void DecodeRecord(IndexerMxfp4, const std::byte* record, const std::byte* side, int64_t,
@@ -63,4 +66,7 @@ inline void EncodeRecord(IndexerMxfp4, const TokenRow& token,
   EncodeMxfp4Tiles<IndexerMxfp4::kTile>(token, amax, record, side);
 }
 
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
 #endif  // LATHE_TARGET_PASS

@@ -3,11 +3,7 @@
 // (DeepSeek-V2, arXiv 2405.04434, section 2.1).
 //
 //   record:  | T 0 | T 1 | ... | T width-1 |     width * sizeof(T) bytes, aligned as T
-#if defined(LATHE_FORMAT)
-LATHE_FORMAT(kLatentFloat32, 0, Latent<float>)
-LATHE_FORMAT(kLatentFloat16, 1, Latent<float16>)
-LATHE_FORMAT(kLatentBFloat16, 2, Latent<bfloat16>)
-#elif !defined(LATHE_CACHE_LATENT_H_)
+#ifndef LATHE_CACHE_LATENT_H_
 #define LATHE_CACHE_LATENT_H_
 
 #include <cstddef>
@@ -41,7 +37,12 @@ struct Latent {
 
 #endif  // LATHE_CACHE_LATENT_H_
 
-#if defined(LATHE_TARGET_PASS)
+#ifdef LATHE_TARGET_PASS
+#include "lathe/cache/quantize-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
 
 template <class T, class Element>
 void DecodeRecord(Latent<T>, const std::byte* record, const std::byte*, int64_t width,
@@ -55,4 +56,7 @@ void EncodeRecord(Latent<T>, const TokenRow& token, const ScaleRule&, std::byte*
   token.Load(0, token.width(), reinterpret_cast<T*>(record));
 }
 
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
 #endif  // LATHE_TARGET_PASS

@@ -5,11 +5,7 @@
 //
 //   value = code * PagedCache::scale, stored = x / scale. The scale is the caller's: it is
 //   calibrated once.
-#if defined(LATHE_FORMAT)
-LATHE_FORMAT(kLatentFp8E4m3, 3, LatentFp8<float8_e4m3fn>)
-LATHE_FORMAT(kLatentFp8E5m2, 4, LatentFp8<float8_e5m2>)
-LATHE_FORMAT(kLatentFp8E4m3Fnuz, 5, LatentFp8<float8_e4m3fnuz>)
-#elif !defined(LATHE_CACHE_LATENT_FP8_H_)
+#ifndef LATHE_CACHE_LATENT_FP8_H_
 #define LATHE_CACHE_LATENT_FP8_H_
 
 #include <cstddef>
@@ -23,8 +19,8 @@ namespace lathe {
 template <class Code>
 struct LatentFp8 {
   using Element = void;
-  static constexpr BFloat16Rows kBFloat16 =
-      BFloat16Rows::kExact;  // the codes; the scale is not in rows
+  // Of the codes; the scale is not in rows.
+  static constexpr BFloat16Rows kBFloat16 = BFloat16Rows::kExact;
   static constexpr size_t kAlignment = 1;
   static constexpr int64_t kWidth = 0;
   static constexpr int64_t kSideBytes = 0;
@@ -40,7 +36,12 @@ struct LatentFp8 {
 
 #endif  // LATHE_CACHE_LATENT_FP8_H_
 
-#if defined(LATHE_TARGET_PASS)
+#ifdef LATHE_TARGET_PASS
+#include "lathe/cache/quantize-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
 
 template <class Code, class Element>
 void DecodeRecord(LatentFp8<Code>, const std::byte* record, const std::byte*, int64_t width,
@@ -59,4 +60,7 @@ void EncodeRecord(LatentFp8<Code>, const TokenRow& token, const ScaleRule& rule,
   }
 }
 
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
 #endif  // LATHE_TARGET_PASS

@@ -7,9 +7,7 @@
 //   The scale of tile i is byte 8 * (i mod 4) + i / 4 of the last part. 352 bytes, any alignment.
 //
 //   value = code * scale of its tile; rope = code. A tile with a NaN or infinity has a NaN scale.
-#if defined(LATHE_FORMAT)
-LATHE_FORMAT(kNvfp4DsMla, 11, Nvfp4DsMla)
-#elif !defined(LATHE_CACHE_NVFP4_DS_MLA_H_)
+#ifndef LATHE_CACHE_NVFP4_DS_MLA_H_
 #define LATHE_CACHE_NVFP4_DS_MLA_H_
 
 #include <cstddef>
@@ -51,7 +49,12 @@ struct Nvfp4DsMla {
 
 #endif  // LATHE_CACHE_NVFP4_DS_MLA_H_
 
-#if defined(LATHE_TARGET_PASS)
+#ifdef LATHE_TARGET_PASS
+#include "lathe/cache/quantize-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
 
 template <class Element>
 void DecodeRecord(Nvfp4DsMla, const std::byte* record, const std::byte*, int64_t, Element* row) {
@@ -81,4 +84,7 @@ inline void EncodeRecord(Nvfp4DsMla, const TokenRow& token,
   });
 }
 
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
 #endif  // LATHE_TARGET_PASS

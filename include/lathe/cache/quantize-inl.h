@@ -1,6 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tiles of columns: their largest magnitudes, scales and codes.
+#if defined(LATHE_CACHE_QUANTIZE_INL_H_) == defined(LATHE_TARGET_TOGGLE)
+#ifdef LATHE_CACHE_QUANTIZE_INL_H_
+#undef LATHE_CACHE_QUANTIZE_INL_H_
+#else
+#define LATHE_CACHE_QUANTIZE_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "lathe/base/types.h"
+#include "lathe/cache/decode-inl.h"
 #include "lathe/cache/encode-inl.h"
+#include "lathe/cache/scale_rules.h"
+#include "lathe/cache/token_row-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
 
 // codes[i] = x[i] / scale, by the correctly rounded quotient, or one that has the same code.
 template <class Code, bool kPacked = false, class From>
@@ -366,3 +388,9 @@ LATHE_INLINE void EncodeMxfp4Tiles(const TokenRow& token, const TileAmax<kTiles>
   });
   ClearTilesOfNaN<kTile>(amax, packed);
 }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
+
+#endif  // once for each target

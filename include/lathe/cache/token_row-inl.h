@@ -1,6 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a record is made of: the two parts of a token, each of its own type, seen as one row of
 // columns.
+#if defined(LATHE_CACHE_TOKEN_ROW_INL_H_) == defined(LATHE_TARGET_TOGGLE)
+#ifdef LATHE_CACHE_TOKEN_ROW_INL_H_
+#undef LATHE_CACHE_TOKEN_ROW_INL_H_
+#else
+#define LATHE_CACHE_TOKEN_ROW_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "lathe/base/types.h"
+#include "lathe/simd/convert-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
 
 struct TokenRow {
   DType c_type;
@@ -57,3 +74,9 @@ struct TokenRow {
     return reinterpret_cast<std::byte*>(to);
   }
 };
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
+
+#endif  // once for each target

@@ -9,24 +9,11 @@
 #ifndef LATHE_DISPATCH_FOREACH_TARGET_H_
 #define LATHE_DISPATCH_FOREACH_TARGET_H_
 
-// What the kernels use besides Highway is included here: in a pass it would land in a namespace.
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <limits>
 
-#include "hwy/cache_control.h"
 #include "lathe/arch/x86_amx.h"
-#include "lathe/base/arena.h"
-#include "lathe/cache/code_tables.h"
-#include "lathe/cache/formats.h"
 #include "lathe/dispatch/abi.h"
-#include "lathe/kernel/indexer/visibility.h"
 #include "lathe/kernel/kernel_table.h"
-#include "lathe/kernel/keys/visibility.h"
-#include "lathe/kernel/topk/row.h"
 
 #ifndef LATHE_DISABLED_TARGETS
 #define LATHE_DISABLED_TARGETS 0

@@ -41,3 +41,4 @@ inline constexpr CompiledTarget kCompiledTiles<HWY_TARGET> = {&lathe::HWY_NAMESP
 }  // namespace lathe
 
 #include "lathe/dispatch/flip.h"
+#include "lathe/simd/end_pass.h"

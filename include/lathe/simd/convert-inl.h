@@ -2,6 +2,24 @@
 // Rows of float32, float16 and bfloat16 into one another: nearest even, NaN stays NaN, the same bits as
 // the scalar codecs of base/types.h on every target. bfloat16 is rounded with integer operations, since
 // the hardware instruction flushes subnormals.
+#if defined(LATHE_SIMD_CONVERT_INL_H_) == defined(LATHE_TARGET_TOGGLE)
+#ifdef LATHE_SIMD_CONVERT_INL_H_
+#undef LATHE_SIMD_CONVERT_INL_H_
+#else
+#define LATHE_SIMD_CONVERT_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "lathe/base/types.h"
+#include "lathe/simd/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
 
 LATHE_INLINE VU RoundToBFloat16(VF v) {
   const U32 du;
@@ -96,3 +114,9 @@ LATHE_INLINE void Convert(DType from_type, const std::byte* from, DType to_type,
                           int64_t n) {
   kConvert[static_cast<size_t>(from_type)][static_cast<size_t>(to_type)](from, to, n);
 }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
+
+#endif  // once for each target

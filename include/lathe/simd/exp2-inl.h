@@ -1,5 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // 2^x for x <= 0 (and the rounding error above it): all that an online softmax needs.
+#if defined(LATHE_SIMD_EXP2_INL_H_) == defined(LATHE_TARGET_TOGGLE)
+#ifdef LATHE_SIMD_EXP2_INL_H_
+#undef LATHE_SIMD_EXP2_INL_H_
+#else
+#define LATHE_SIMD_EXP2_INL_H_
+#endif
+
+#include "lathe/simd/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
 
 // A whole number within 1/2 of x, in every rounding mode of the caller's: in those that round down, |x - n| of up
 // to 1 would make the polynomial below wrong by 1.5e-4. Before SSE4.1 Highway's Round goes by the mode.
@@ -33,3 +45,9 @@ LATHE_INLINE VF Exp2(VF x) {
   const VU power = hn::ShiftLeft<23>(hn::BitCast(U32(), shifted));
   return hn::IfThenZeroElse(underflow, hn::Mul(y, hn::BitCast(d, power)));
 }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
+
+#endif  // once for each target

@@ -1,6 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // 16 x 16 words transposed: to[c * 16 + r] = from[r * stride + c], with zeros for rows from
 // `num_rows` on.
+#if defined(LATHE_SIMD_TRANSPOSE_INL_H_) == defined(LATHE_TARGET_TOGGLE)
+#ifdef LATHE_SIMD_TRANSPOSE_INL_H_
+#undef LATHE_SIMD_TRANSPOSE_INL_H_
+#else
+#define LATHE_SIMD_TRANSPOSE_INL_H_
+#endif
+
+#include <cstdint>
+
+#include "lathe/simd/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
 
 constexpr int64_t kTransposeWords = 16;
 
@@ -56,3 +70,9 @@ inline void TransposeTile(const uint32_t* from, int64_t stride, int64_t num_rows
 }
 
 #endif
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
+
+#endif  // once for each target

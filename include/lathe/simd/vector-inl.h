@@ -1,12 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every kernel of this target uses: vectors, their width, how many registers hold them.
+#if defined(LATHE_SIMD_VECTOR_INL_H_) == defined(LATHE_TARGET_TOGGLE)
+#ifdef LATHE_SIMD_VECTOR_INL_H_
+#undef LATHE_SIMD_VECTOR_INL_H_
+#else
+#define LATHE_SIMD_VECTOR_INL_H_
+#endif
 
-using detail::AttendCall;
-using detail::AttendTask;
-using detail::IndexerCall;
-using detail::IndexerTask;
-using detail::IndexerTopkCall;
-using detail::KeyRange;
+#include <cstddef>
+#include <cstdint>
+
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+#include "lathe/base/config.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
 
 // Capped at 16 lanes: register blocking is in terms of that many.
 using F32 = hn::CappedTag<float, 16>;
@@ -18,20 +30,6 @@ using VU = hn::Vec<U32>;
 
 constexpr int64_t kLanes = static_cast<int64_t>(HWY_MAX_LANES_D(F32));
 constexpr int kRegisters = HWY_ARCH_X86 && kLanes < 16 ? 16 : 32;
-
-// Keys a tile holds: long enough that the accumulators of P x V are loaded and stored seldom, short enough
-// that a tile's rows (1152 bytes each in bf16) stay in L2 between the scores and P x V, and a
-// multiple of the tokens that the score kernel takes at once (8, or 6 with 16 registers).
-constexpr int64_t kRegisterTileKeys = kRegisters == 32 ? 128 : 96;
-
-// Of any engine: the tile engine takes more (tile_engine-inl.h).
-#if HWY_TARGET == LATHE_TILE_TARGET
-constexpr int64_t kMaxTileKeys = 256;
-#else
-constexpr int64_t kMaxTileKeys = kRegisterTileKeys;
-#endif
-
-static_assert(detail::kRowGroup % (2 * kLanes) == 0, "row blocks are cut between register groups");
 
 constexpr int64_t RoundUp(int64_t n, int64_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
@@ -47,3 +45,9 @@ LATHE_INLINE void PrefetchToL2(const std::byte* at) {
   hwy::Prefetch(at);
 #endif
 }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
+
+#endif  // once for each target

@@ -7,6 +7,22 @@
 //
 // Lanes = rows (as in the scores) lost at 16 rows, 61 % of the dot peak against 95: V would have to be
 // interleaved through memory.
+#if defined(LATHE_KERNEL_ATTEND_ACCUMULATE_INL_H_) == defined(LATHE_TARGET_TOGGLE)
+#ifdef LATHE_KERNEL_ATTEND_ACCUMULATE_INL_H_
+#undef LATHE_KERNEL_ATTEND_ACCUMULATE_INL_H_
+#else
+#define LATHE_KERNEL_ATTEND_ACCUMULATE_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+
+#include "lathe/kernel/score/arithmetic-inl.h"
+#include "lathe/kernel/score/four_words-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
 
 enum class Carry {
   kNone,     // the first tile of a split: O holds nothing yet
@@ -117,3 +133,9 @@ LATHE_INLINE void VisitStored(DType type, const F& f) {
     if (type == DType::kBFloat16) return f(bfloat16{});
   }
 }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
+
+#endif  // once for each target

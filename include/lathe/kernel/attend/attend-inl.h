@@ -14,6 +14,34 @@
 //   epilogue
 //
 // Which keys, in which format, in which arithmetic and what happens at the end are parameters of it.
+#if defined(LATHE_KERNEL_ATTEND_ATTEND_INL_H_) == defined(LATHE_TARGET_TOGGLE)
+#ifdef LATHE_KERNEL_ATTEND_ATTEND_INL_H_
+#undef LATHE_KERNEL_ATTEND_ATTEND_INL_H_
+#else
+#define LATHE_KERNEL_ATTEND_ATTEND_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "lathe/base/arena.h"
+#include "lathe/kernel/attend/accumulate-inl.h"
+#include "lathe/kernel/attend/epilogue-inl.h"
+#include "lathe/kernel/attend/finite-inl.h"
+#include "lathe/kernel/attend/softmax-inl.h"
+#include "lathe/kernel/kernel_table.h"
+#include "lathe/kernel/keys/set_of_keys-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
+
+using detail::AttendCall;
+using detail::AttendTask;
+using detail::KeyRange;
 
 template <class Engine>
 class AttendBlock {
@@ -387,3 +415,9 @@ size_t AttendScratchBytes(const detail::AttendShape& shape, int64_t max_rows) {
   AttendBlock<Engine> block(counting, shape, max_rows);
   return counting.bytes();
 }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
+
+#endif  // once for each target

@@ -15,6 +15,26 @@
 //   Accumulate(row, P)            O [row][column] += P x V, of a group
 //
 // An engine knows registers or tiles, nothing about pages, masks, softmax or results.
+#if defined(LATHE_KERNEL_ATTEND_ENGINE_INL_H_) == defined(LATHE_TARGET_TOGGLE)
+#ifdef LATHE_KERNEL_ATTEND_ENGINE_INL_H_
+#undef LATHE_KERNEL_ATTEND_ENGINE_INL_H_
+#else
+#define LATHE_KERNEL_ATTEND_ENGINE_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "lathe/base/arena.h"
+#include "lathe/kernel/attend/accumulate-inl.h"
+#include "lathe/kernel/kernel_table.h"
+#include "lathe/kernel/keys/row_source-inl.h"
+#include "lathe/kernel/score/score-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
 
 // Packs rows for ScoreStep, group by group. load(row, to) writes query row `row` as elements. Rows of
 // padding, and what `load` leaves of a row, are zero. `staging`: as many rows of `width` elements as the
@@ -44,7 +64,10 @@ class RegisterEngine {
  public:
   using Arithmetic = A;
   using Element = typename A::Element;
-  static constexpr int64_t kTileKeys = kRegisterTileKeys;
+  // Long enough that the accumulators of P x V are loaded and stored seldom, short enough that a tile's rows (1152
+  // bytes each in bf16) stay in L2 between the scores and P x V, and a multiple of the tokens that the score kernel
+  // takes at once (8, or 6 with 16 registers).
+  static constexpr int64_t kTileKeys = kRegisters == 32 ? 128 : 96;
   static constexpr int64_t kGroupRows = detail::kMaxBlockRows;
   struct Session {};
 
@@ -101,3 +124,9 @@ class RegisterEngine {
   int64_t num_rows_ = 0;
   int64_t words_ = 0;
 };
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
+
+#endif  // once for each target

@@ -1,6 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 // From accumulated rows to results: folding of partial results and the final store. The only place that
 // knows output types, the sink and the conventions of lse.
+#if defined(LATHE_KERNEL_ATTEND_EPILOGUE_INL_H_) == defined(LATHE_TARGET_TOGGLE)
+#ifdef LATHE_KERNEL_ATTEND_EPILOGUE_INL_H_
+#undef LATHE_KERNEL_ATTEND_EPILOGUE_INL_H_
+#else
+#define LATHE_KERNEL_ATTEND_EPILOGUE_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "lathe/kernel/kernel_table.h"
+#include "lathe/kernel/keys/visibility.h"
+#include "lathe/kernel/rows/row_transform-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
+
+using detail::AttendCall;
+using detail::AttendTask;
 
 // One row's accumulated state; o in the engine's column order.
 struct RowState {
@@ -123,3 +146,9 @@ void Fold(const AttendCall& call, const detail::FoldTask& fold) {
     FinishRow<A>(call, task, r, acc, scratch + r * v_stride);
   }
 }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
+
+#endif  // once for each target

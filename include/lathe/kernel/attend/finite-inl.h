@@ -1,5 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Values that are NaN or infinite.
+#if defined(LATHE_KERNEL_ATTEND_FINITE_INL_H_) == defined(LATHE_TARGET_TOGGLE)
+#ifdef LATHE_KERNEL_ATTEND_FINITE_INL_H_
+#undef LATHE_KERNEL_ATTEND_FINITE_INL_H_
+#else
+#define LATHE_KERNEL_ATTEND_FINITE_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+
+#include "lathe/kernel/attend/accumulate-inl.h"
+#include "lathe/kernel/keys/key_cursor-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
 
 template <class Stored>
 bool IsFinite(const Stored* row, int64_t columns) {
@@ -45,3 +61,9 @@ bool KeepFinite(DType type, int64_t columns, typename A::Element* copies, KeyTil
   }
   return is_changed;
 }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
+
+#endif  // once for each target

@@ -1,5 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // Merging of finished partial results (out, lse), one row at a time.
+#if defined(LATHE_KERNEL_ATTEND_MERGE_INL_H_) == defined(LATHE_TARGET_TOGGLE)
+#ifdef LATHE_KERNEL_ATTEND_MERGE_INL_H_
+#undef LATHE_KERNEL_ATTEND_MERGE_INL_H_
+#else
+#define LATHE_KERNEL_ATTEND_MERGE_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "lathe/merge_states.h"
+#include "lathe/simd/convert-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
 
 // Columns summed at once: all of a DeepSeek row, in a buffer that stays in L1.
 constexpr int64_t kMergeColumns = 512;
@@ -122,3 +141,9 @@ inline void Merge(const MergeStatesArgs& args, int64_t row_begin, int64_t row_en
     MergeRow(args, row / num_heads, row % num_heads);
   }
 }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
+
+#endif  // once for each target

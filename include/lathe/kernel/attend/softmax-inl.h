@@ -1,5 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Online softmax over one tile, vertical over query rows: no lane ever meets another.
+#if defined(LATHE_KERNEL_ATTEND_SOFTMAX_INL_H_) == defined(LATHE_TARGET_TOGGLE)
+#ifdef LATHE_KERNEL_ATTEND_SOFTMAX_INL_H_
+#undef LATHE_KERNEL_ATTEND_SOFTMAX_INL_H_
+#else
+#define LATHE_KERNEL_ATTEND_SOFTMAX_INL_H_
+#endif
+
+#include <cstdint>
+
+#include "lathe/simd/exp2-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
 
 // Running state of a row block, one float per row: maximum (in the exp2 domain), sum, and the factor that
 // the last tile put on what was accumulated before it.
@@ -86,3 +100,9 @@ bool Softmax(float* s, int64_t s_stride, int64_t tokens, int64_t padded_rows, fl
   }
   return moved;
 }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
+
+#endif  // once for each target

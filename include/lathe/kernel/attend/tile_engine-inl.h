@@ -11,6 +11,28 @@
 // (LoadStreamed). Out of L2, on a Xeon, products of 256 keys and 128 rows (of zeros) take 16.5 us for the
 // scores and 17.8 for P x V; with keys outside, 20.8 and 19.1. Softmax, masks, folding and the column order of O (that of
 // interleaving inside 128-bit blocks) are those of the bf16 dot engine.
+#if defined(LATHE_KERNEL_ATTEND_TILE_ENGINE_INL_H_) == defined(LATHE_TARGET_TOGGLE)
+#ifdef LATHE_KERNEL_ATTEND_TILE_ENGINE_INL_H_
+#undef LATHE_KERNEL_ATTEND_TILE_ENGINE_INL_H_
+#else
+#define LATHE_KERNEL_ATTEND_TILE_ENGINE_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "lathe/arch/x86_amx.h"
+#include "lathe/base/arena.h"
+#include "lathe/kernel/attend/accumulate-inl.h"
+#include "lathe/kernel/kernel_table.h"
+#include "lathe/kernel/keys/row_source-inl.h"
+#include "lathe/kernel/score/tile_scores-inl.h"
+#include "lathe/simd/transpose-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
 
 template <class Tile>
 class TileEngine {
@@ -165,3 +187,9 @@ class TileEngine {
   LineFetcher fetcher_;
   int64_t row_tiles_ = 0;
 };
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
+
+#endif  // once for each target

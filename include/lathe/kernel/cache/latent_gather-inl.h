@@ -1,5 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gather: records of a sequence become rows of plain elements.
+#if defined(LATHE_KERNEL_CACHE_LATENT_GATHER_INL_H_) == defined(LATHE_TARGET_TOGGLE)
+#ifdef LATHE_KERNEL_CACHE_LATENT_GATHER_INL_H_
+#undef LATHE_KERNEL_CACHE_LATENT_GATHER_INL_H_
+#else
+#define LATHE_KERNEL_CACHE_LATENT_GATHER_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "lathe/cache/decode-inl.h"
+#include "lathe/cache/formats-inl.h"
+#include "lathe/kernel/kernel_table.h"
+#include "lathe/latent_cache.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
 
 // row[i] = from[i] * scale; the two may be the same memory if their elements have one size.
 template <class From, class To>
@@ -86,3 +105,9 @@ inline void GatherLatents(const LatentGatherArgs& args, const detail::GatherTask
     }
   });
 }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
+
+#endif  // once for each target

@@ -1,5 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // Latent write: each token's kv_c and k_pe, transformed if asked for, become one record at its slot.
+#if defined(LATHE_KERNEL_CACHE_LATENT_WRITE_INL_H_) == defined(LATHE_TARGET_TOGGLE)
+#ifdef LATHE_KERNEL_CACHE_LATENT_WRITE_INL_H_
+#undef LATHE_KERNEL_CACHE_LATENT_WRITE_INL_H_
+#else
+#define LATHE_KERNEL_CACHE_LATENT_WRITE_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+
+#include "lathe/cache/formats-inl.h"
+#include "lathe/kernel/rows/row_transform-inl.h"
+#include "lathe/latent_cache.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
 
 LATHE_INLINE TokenRow RowOf(const LatentWriteArgs& args, int64_t token) {
   const auto row = [token](const In<2>& part) {
@@ -73,3 +90,9 @@ inline void WriteLatents(const LatentWriteArgs& args, bool power_of_two_scales, 
   const auto write = args.transform.is_identity() ? WritePlain : WriteTransformed;
   write(args, power_of_two_scales, token_begin, token_end);
 }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
+
+#endif  // once for each target

@@ -24,8 +24,8 @@ struct CompressCall {
   CompressorArgs args = {};
   CompressorOptions options = {};
   const CompressedEntry* entries = nullptr;
-  View<float, 3> stats =
-      {};  // [rows, 3, D] maximum, sum, weighted sum: the workspace's, or partials
+  // [rows, 3, D] maximum, sum, weighted sum: the workspace's, or partials.
+  View<float, 3> stats = {};
 };
 
 // Tokens [begin, end) of a sequence; the first is at `position`. That of an empty one is 0.
@@ -51,8 +51,8 @@ LATHE_INLINE SeqTokens TokensOf(const CompressorArgs& args, int64_t seq) {
 // The sequence of a token.
 LATHE_INLINE int64_t SeqOf(const CompressorArgs& args, int64_t token) {
   if (args.query_start_loc.empty()) return token;
-  int64_t seq = 0, end = args.query_start_loc.extent[0] -
-                         1;  // seq's first token is not past `token`, end's is
+  // The first token of `seq` is not past `token`, that of `end` is.
+  int64_t seq = 0, end = args.query_start_loc.extent[0] - 1;
   while (end - seq > 1) {
     const int64_t middle = seq + (end - seq) / 2;
     if (args.query_start_loc(middle) <= token) {

@@ -8,6 +8,27 @@
 // Chunks count from the window's start, so that the same rows meet in the same order however the tokens came,
 // and rows of one chunk may come from either place. A chunk's scores are read once, its maximum taken, then the
 // stats are rescaled once and not at every row: an online softmax with an exp more for each chunk and column.
+#if defined(LATHE_KERNEL_COMPRESSOR_COMPRESS_INL_H_) == defined(LATHE_TARGET_TOGGLE)
+#ifdef LATHE_KERNEL_COMPRESSOR_COMPRESS_INL_H_
+#undef LATHE_KERNEL_COMPRESSOR_COMPRESS_INL_H_
+#else
+#define LATHE_KERNEL_COMPRESSOR_COMPRESS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "lathe/kernel/cache/latent_write-inl.h"
+#include "lathe/kernel/compressor/batch.h"
+#include "lathe/kernel/kernel_table.h"
+#include "lathe/kernel/rows/row_transform-inl.h"
+#include "lathe/simd/exp2-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
 
 using detail::CompressCall;
 using detail::CompressedEntry;
@@ -314,3 +335,9 @@ inline void MergeCompressedEntries(const CompressedMergeArgs& args,
                  y);
   }
 }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
+
+#endif  // once for each target

@@ -12,6 +12,26 @@
 //   Weigh(row)           sums[key][lane] of some keys of the tile: partial sums over heads
 //
 // Every Weigh adds up a key's heads in the same order, wherever the key lies.
+#if defined(LATHE_KERNEL_INDEXER_HEADS_INL_H_) == defined(LATHE_TARGET_TOGGLE)
+#ifdef LATHE_KERNEL_INDEXER_HEADS_INL_H_
+#undef LATHE_KERNEL_INDEXER_HEADS_INL_H_
+#else
+#define LATHE_KERNEL_INDEXER_HEADS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "lathe/base/arena.h"
+#include "lathe/kernel/attend/engine-inl.h"
+#include "lathe/kernel/keys/row_source-inl.h"
+#include "lathe/kernel/score/score-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
 
 // The sink of scores (score-inl.h) that keeps a weighted sum over rows, here heads: in kLanes partial sums
 // for each token, `sums` [token][kLanes]. Rows past num_rows are left out by selection: their score is
@@ -108,3 +128,9 @@ class RegisterHeads {
   const std::byte* const* rows_ = nullptr;
   uint32_t* q_;
 };
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
+
+#endif  // once for each target

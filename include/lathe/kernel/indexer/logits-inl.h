@@ -15,6 +15,32 @@
 //
 // A cell's arithmetic knows neither its place in the tile nor its neighbours: every step adds up the words
 // of a key in the same order, and the tree adds the lanes of each key in the same pairs.
+#if defined(LATHE_KERNEL_INDEXER_LOGITS_INL_H_) == defined(LATHE_TARGET_TOGGLE)
+#ifdef LATHE_KERNEL_INDEXER_LOGITS_INL_H_
+#undef LATHE_KERNEL_INDEXER_LOGITS_INL_H_
+#else
+#define LATHE_KERNEL_INDEXER_LOGITS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "lathe/base/arena.h"
+#include "lathe/kernel/indexer/heads-inl.h"
+#include "lathe/kernel/indexer/visibility.h"
+#include "lathe/kernel/kernel_table.h"
+#include "lathe/kernel/keys/row_source-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
+
+using detail::IndexerCall;
+using detail::IndexerTask;
+using detail::KeyRange;
 
 // Scores of packed query rows, for whatever is to be done with them.
 template <class Heads>
@@ -220,3 +246,9 @@ size_t IndexerScratchBytes(int64_t num_heads, int64_t width, int64_t max_rows) {
   IndexerScorer<Heads> scorer(counting, num_heads, width, max_rows);
   return counting.bytes();
 }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
+
+#endif  // once for each target

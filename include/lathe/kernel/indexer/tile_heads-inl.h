@@ -1,6 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // TileHeads: as RegisterHeads, with the scores of a query row's heads on the tile unit. Those of a tile of keys are
 // 16 KiB for 64 heads, written and read in L1.
+#if defined(LATHE_KERNEL_INDEXER_TILE_HEADS_INL_H_) == defined(LATHE_TARGET_TOGGLE)
+#ifdef LATHE_KERNEL_INDEXER_TILE_HEADS_INL_H_
+#undef LATHE_KERNEL_INDEXER_TILE_HEADS_INL_H_
+#else
+#define LATHE_KERNEL_INDEXER_TILE_HEADS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "lathe/base/arena.h"
+#include "lathe/kernel/indexer/heads-inl.h"
+#include "lathe/kernel/score/arithmetic-inl.h"
+#include "lathe/kernel/score/tile_scores-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
 
 template <class Tile>
 class TileHeads {
@@ -53,3 +72,9 @@ class TileHeads {
   float* s_;
   TileRun runs_[kMaxTileKeys / kTileRows];
 };
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
+
+#endif  // once for each target

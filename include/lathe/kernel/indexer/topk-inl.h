@@ -5,6 +5,33 @@
 //   IndexerScorer   tile of keys -> logits of each row    (indexer_logits-inl.h)
 //   SelectRange     logits that reach the row's floor -> candidates of the row    (topk-inl.h)
 //   in the end      the row's list; or, of a range of a row that workers share, its k best, to be merged
+#if defined(LATHE_KERNEL_INDEXER_TOPK_INL_H_) == defined(LATHE_TARGET_TOGGLE)
+#ifdef LATHE_KERNEL_INDEXER_TOPK_INL_H_
+#undef LATHE_KERNEL_INDEXER_TOPK_INL_H_
+#else
+#define LATHE_KERNEL_INDEXER_TOPK_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "lathe/base/arena.h"
+#include "lathe/kernel/indexer/logits-inl.h"
+#include "lathe/kernel/indexer/visibility.h"
+#include "lathe/kernel/kernel_table.h"
+#include "lathe/kernel/topk/row.h"
+#include "lathe/kernel/topk/select-inl.h"
+#include "lathe/kernel/topk/write-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
+
+using detail::IndexerCall;
+using detail::IndexerTask;
+using detail::IndexerTopkCall;
+using detail::KeyRange;
 
 // Candidates of a row are thinned out when there are so many; few, so that those of all rows stay in L2.
 constexpr int64_t IndexerCandidates(int64_t max_keys, int64_t k) {
@@ -132,3 +159,9 @@ inline void MergeIndexTopk(const IndexerTopkCall& call, const IndexerTask& task,
 inline void ListIndexKeys(const IndexerTopkCall& call, const IndexerTask& task) {
   for (int64_t r = 0; r < task.num_rows; ++r) WriteUnscored(call, task, r);
 }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
+
+#endif  // once for each target

@@ -1,6 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 // KeyCursor: walks the keys of one set tile by tile and yields the addresses of their records. Knows block
 // tables and index lists; knows no record layout beyond offsets, and nothing of what is done with rows.
+#if defined(LATHE_KERNEL_KEYS_KEY_CURSOR_INL_H_) == defined(LATHE_TARGET_TOGGLE)
+#ifdef LATHE_KERNEL_KEYS_KEY_CURSOR_INL_H_
+#undef LATHE_KERNEL_KEYS_KEY_CURSOR_INL_H_
+#else
+#define LATHE_KERNEL_KEYS_KEY_CURSOR_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "lathe/cache/formats.h"
+#include "lathe/kernel/kernel_table.h"
+#include "lathe/kernel/keys/visibility.h"
+#include "lathe/kernel/score/key_words-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
+
+// Keys that a tile of any engine holds at most.
+constexpr int64_t kMaxTileKeys = 256;
 
 struct KeyTile {
   // Rows past `count` point to zeros, as far as the kernels read ahead.
@@ -127,3 +149,9 @@ class KeyCursor {
   int64_t at_ = 0;
   int64_t end_ = 0;
 };
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
+
+#endif  // once for each target

@@ -11,7 +11,27 @@
 // left out of the row: scores are multiplied by it.
 //
 // Widening whole tiles of 16-bit rows lost: writing and reading them back through L2 took 15 % of the time at 16 rows.
+#if defined(LATHE_KERNEL_KEYS_ROW_SOURCE_INL_H_) == defined(LATHE_TARGET_TOGGLE)
+#ifdef LATHE_KERNEL_KEYS_ROW_SOURCE_INL_H_
+#undef LATHE_KERNEL_KEYS_ROW_SOURCE_INL_H_
+#else
+#define LATHE_KERNEL_KEYS_ROW_SOURCE_INL_H_
+#endif
 
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "lathe/cache/formats-inl.h"
+#include "lathe/kernel/kernel_table.h"
+#include "lathe/kernel/keys/key_cursor-inl.h"
+#include "lathe/kernel/score/key_words-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
+
+using detail::AttendCall;
 using DecodeRowFn = void (*)(const std::byte* record, const std::byte* side, int64_t width,
                              std::byte* row);
 
@@ -159,3 +179,9 @@ class RowSource {
   DecodeRowFn decode_value_ = nullptr;  // of own values
   float (*row_scale_)(const std::byte* side) = nullptr;
 };
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
+
+#endif  // once for each target

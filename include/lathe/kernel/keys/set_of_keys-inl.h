@@ -1,5 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 // SetOfKeys: one key set of a task, with who sees which of its keys, where they are and how they are read.
+#if defined(LATHE_KERNEL_KEYS_SET_OF_KEYS_INL_H_) == defined(LATHE_TARGET_TOGGLE)
+#ifdef LATHE_KERNEL_KEYS_SET_OF_KEYS_INL_H_
+#undef LATHE_KERNEL_KEYS_SET_OF_KEYS_INL_H_
+#else
+#define LATHE_KERNEL_KEYS_SET_OF_KEYS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "lathe/kernel/kernel_table.h"
+#include "lathe/kernel/keys/key_cursor-inl.h"
+#include "lathe/kernel/keys/row_source-inl.h"
+#include "lathe/kernel/keys/visibility.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
+
+using detail::AttendCall;
+using detail::AttendTask;
+using detail::KeyRange;
 
 template <class A>
 struct SetOfKeys {
@@ -58,3 +81,9 @@ struct SetOfKeys {
     all_see.end = (std::min)(all_see.end, tree_begin);
   }
 };
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
+
+#endif  // once for each target

@@ -1,5 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // Query preparation: rows of queries through their transform, into rows or into codes with folded scales.
+#if defined(LATHE_KERNEL_ROWS_QUERY_PREP_INL_H_) == defined(LATHE_TARGET_TOGGLE)
+#ifdef LATHE_KERNEL_ROWS_QUERY_PREP_INL_H_
+#undef LATHE_KERNEL_ROWS_QUERY_PREP_INL_H_
+#else
+#define LATHE_KERNEL_ROWS_QUERY_PREP_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+
+#include "lathe/cache/quantize-inl.h"
+#include "lathe/kernel/rows/row_transform-inl.h"
+#include "lathe/query_prep.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
 
 // One row; its scale where it becomes codes, else 1.
 inline float PrepareRow(const QueryPrepArgs& args, bool power_of_two_scales, int64_t token,
@@ -48,3 +65,9 @@ inline void PrepareQueryRows(const QueryPrepArgs& args, const QueryPrepOptions& 
         weight * scale * options.softmax_scale * options.head_scale;
   }
 }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
+
+#endif  // once for each target

@@ -3,6 +3,26 @@
 // read or written. Bits depend on the row, its width and the target: sums have an order that the width fixes,
 // products that may be fused are fused by name, and every step is one function of its own, so that no caller's
 // code can make the compiler choose otherwise.
+#if defined(LATHE_KERNEL_ROWS_ROW_TRANSFORM_INL_H_) == defined(LATHE_TARGET_TOGGLE)
+#ifdef LATHE_KERNEL_ROWS_ROW_TRANSFORM_INL_H_
+#undef LATHE_KERNEL_ROWS_ROW_TRANSFORM_INL_H_
+#else
+#define LATHE_KERNEL_ROWS_ROW_TRANSFORM_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "lathe/base/row_transform.h"
+#include "lathe/simd/convert-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
 
 // The first min(n, kLanes) elements; other lanes are 0.
 template <class T>
@@ -201,3 +221,9 @@ inline void TransformRow(const RowTransform& transform, int64_t position, int64_
   if (transform.hadamard) HadamardRow(width, row);
   if (transform.round_to_bfloat16) RoundRowToBFloat16(width, row);
 }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
+
+#endif  // once for each target

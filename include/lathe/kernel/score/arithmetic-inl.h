@@ -9,6 +9,24 @@
 //               ReadsValues() is true; their column order is that of O
 //   P           one word per step and row: a float, or the bfloat16 weights of two tokens
 //   residual    what packing lost of a weight: nothing, or the bits below bfloat16
+#if defined(LATHE_KERNEL_SCORE_ARITHMETIC_INL_H_) == defined(LATHE_TARGET_TOGGLE)
+#ifdef LATHE_KERNEL_SCORE_ARITHMETIC_INL_H_
+#undef LATHE_KERNEL_SCORE_ARITHMETIC_INL_H_
+#else
+#define LATHE_KERNEL_SCORE_ARITHMETIC_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "lathe/kernel/kernel_table.h"
+#include "lathe/simd/convert-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
 
 constexpr int kValueVectors = kRegisters == 32 ? 4 : 2;
 
@@ -60,8 +78,6 @@ struct FloatArithmetic {
   static constexpr int64_t Position(int64_t c) { return c; }
 };
 
-#if HWY_NATIVE_DOT_BF16 || HWY_TARGET == LATHE_TILE_TARGET
-
 struct BFloat16Arithmetic {
   using Element = bfloat16;
   static constexpr detail::Engine kEngine = detail::Engine::kBFloat16;
@@ -69,7 +85,8 @@ struct BFloat16Arithmetic {
   static constexpr int64_t kStepTokens = 2;
   static constexpr bool kHasResidual = true;
 
-  // Native dots leave sum1 alone; on other targets it would hold half of the sum.
+  // Native dots leave sum1 alone; on other targets, where only products on tiles may be taken, it would hold half of
+  // the sum.
   static LATHE_INLINE VF MulAdd(VU a, VU b, VF acc) {
     const hn::Repartition<hwy::bfloat16_t, F32> dbf;
     VF sum1 = hn::Zero(F32());
@@ -136,4 +153,8 @@ struct BFloat16Arithmetic {
   }
 };
 
-#endif  // HWY_NATIVE_DOT_BF16 || HWY_TARGET == LATHE_TILE_TARGET
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
+
+#endif  // once for each target

@@ -2,6 +2,22 @@
 // Four neighbouring words of a key or of weights, which one after the other become the factor of all lanes.
 // Arm's products take one lane of a vector as that factor, so four words cost one load; x86's take a
 // broadcast from memory, so there they cost none of their own.
+#if defined(LATHE_KERNEL_SCORE_FOUR_WORDS_INL_H_) == defined(LATHE_TARGET_TOGGLE)
+#ifdef LATHE_KERNEL_SCORE_FOUR_WORDS_INL_H_
+#undef LATHE_KERNEL_SCORE_FOUR_WORDS_INL_H_
+#else
+#define LATHE_KERNEL_SCORE_FOUR_WORDS_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "lathe/simd/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
 
 #if HWY_TARGET_IS_NEON && HWY_ARCH_ARM_A64 && !HWY_COMPILER_MSVC
 
@@ -47,3 +63,9 @@ class FourWords {
 };
 
 #endif
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
+
+#endif  // once for each target

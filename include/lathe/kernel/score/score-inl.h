@@ -15,6 +15,27 @@
 // More words for one or two rows are faster in cache (0.134 instead of 0.187 ms, 4096 keys) and slower out of memory
 // (2.85 instead of 2.24 ms, 32768 keys): they fetch too fast, and the CPU drops what it has no buffers for.
 // Lanes = tokens lost: it transposes every key (64 shuffles per 16 x 32 block) for the same products.
+#if defined(LATHE_KERNEL_SCORE_SCORE_INL_H_) == defined(LATHE_TARGET_TOGGLE)
+#ifdef LATHE_KERNEL_SCORE_SCORE_INL_H_
+#undef LATHE_KERNEL_SCORE_SCORE_INL_H_
+#else
+#define LATHE_KERNEL_SCORE_SCORE_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "lathe/kernel/kernel_table.h"
+#include "lathe/kernel/score/four_words-inl.h"
+#include "lathe/kernel/score/key_words-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
+
+static_assert(detail::kRowGroup % (2 * kLanes) == 0, "row blocks are cut between register groups");
 
 // `kVectors` vectors of rows, each row `kWords` neighbouring lanes wide.
 struct RowGroup {
@@ -286,3 +307,9 @@ LATHE_INLINE void ScoreKeys(const std::byte* const* rows, const std::byte* const
     t += kScoreTokens;
   }
 }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
+
+#endif  // once for each target

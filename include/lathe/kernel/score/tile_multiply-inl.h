@@ -8,6 +8,23 @@
 //
 // A product takes 16 cycles, a load from L1 8: up to two loads a product cost nothing. The sums of
 // one C are the same, bit for bit, whatever kA and kB it is computed under.
+#if defined(LATHE_KERNEL_SCORE_TILE_MULTIPLY_INL_H_) == defined(LATHE_TARGET_TOGGLE)
+#ifdef LATHE_KERNEL_SCORE_TILE_MULTIPLY_INL_H_
+#undef LATHE_KERNEL_SCORE_TILE_MULTIPLY_INL_H_
+#else
+#define LATHE_KERNEL_SCORE_TILE_MULTIPLY_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "lathe/arch/x86_amx.h"
+#include "lathe/simd/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
 
 using arch::kTileBytes;
 using arch::kTileRows;
@@ -112,3 +129,9 @@ HWY_NOINLINE void MultiplyTiles(const TileRun* a, const std::byte* b, int64_t st
     Tile::template Store<kC>(sums(kC), c_bytes);
   });
 }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
+
+#endif  // once for each target

@@ -7,6 +7,29 @@
 //   C: S^T [key][row]
 //
 // Keys stream past L1, where the queries of two row tiles stay.
+#if defined(LATHE_KERNEL_SCORE_TILE_SCORES_INL_H_) == defined(LATHE_TARGET_TOGGLE)
+#ifdef LATHE_KERNEL_SCORE_TILE_SCORES_INL_H_
+#undef LATHE_KERNEL_SCORE_TILE_SCORES_INL_H_
+#else
+#define LATHE_KERNEL_SCORE_TILE_SCORES_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "lathe/arch/x86_amx.h"
+#include "lathe/base/arena.h"
+#include "lathe/base/types.h"
+#include "lathe/kernel/keys/row_source-inl.h"
+#include "lathe/kernel/score/arithmetic-inl.h"
+#include "lathe/kernel/score/score-inl.h"
+#include "lathe/kernel/score/tile_multiply-inl.h"
+#include "lathe/simd/transpose-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
 
 template <class Tile>
 class TileScores {
@@ -112,3 +135,9 @@ class TileScores {
   int64_t steps_ = 0;
   int64_t padding_ = 0;  // words
 };
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
+
+#endif  // once for each target

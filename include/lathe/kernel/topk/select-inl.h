@@ -10,6 +10,25 @@
 //   SelectRange      adds a range's candidates
 //   KeepBest         thins candidates out to the k best
 //   MergeCandidates  the k best of the candidates of several ranges
+#if defined(LATHE_KERNEL_TOPK_SELECT_INL_H_) == defined(LATHE_TARGET_TOGGLE)
+#ifdef LATHE_KERNEL_TOPK_SELECT_INL_H_
+#undef LATHE_KERNEL_TOPK_SELECT_INL_H_
+#else
+#define LATHE_KERNEL_TOPK_SELECT_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "lathe/kernel/topk/row.h"
+#include "lathe/simd/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
 
 using detail::TopkCandidates;
 
@@ -287,3 +306,9 @@ inline int32_t GuessFloor(const float* scores, int64_t n, int64_t k, int32_t* sa
   const int32_t key = FindBar(sample, size, rank).key - 1;
   return key > kNanKey ? key : kNoFloor;
 }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
+
+#endif  // once for each target

@@ -1,5 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // Top-k of rows in memory: selection, and writing it as positions or slots.
+#if defined(LATHE_KERNEL_TOPK_WRITE_INL_H_) == defined(LATHE_TARGET_TOGGLE)
+#ifdef LATHE_KERNEL_TOPK_WRITE_INL_H_
+#undef LATHE_KERNEL_TOPK_WRITE_INL_H_
+#else
+#define LATHE_KERNEL_TOPK_WRITE_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "lathe/kernel/topk/row.h"
+#include "lathe/kernel/topk/select-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lathe {
+namespace HWY_NAMESPACE {
 
 using detail::TopkRow;
 using detail::TopkRowOf;
@@ -172,3 +189,9 @@ inline void MergeTopkParts(const TopkArgs& args, const TopkOptions& options, int
   }
   WriteCandidates(args, options, row, t, all);
 }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lathe
+HWY_AFTER_NAMESPACE();
+
+#endif  // once for each target
