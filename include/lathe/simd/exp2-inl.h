@@ -25,9 +25,9 @@ LATHE_INLINE VF NearestWhole(VF x) {
 
 // Relative error below 3e-7. 2^0 is exactly 1, below -126 the result is 0 (so a key masked with -inf has
 // weight 0, not the smallest normal number), NaN stays NaN: every comparison is false for it.
-// n = NearestWhole(x), |r| <= 1/2, 2^r by a degree-5 polynomial (near-minimax, constant term exact). 2^n out of the last
-// bits of n + 127 + 1.5 * 2^23, an exact sum whatever the rounding mode: converting n to an integer takes
-// three instructions more, for ranges that it does not have.
+// n = NearestWhole(x), |r| <= 1/2, 2^r by a degree-5 polynomial, minimax but for its constant term, which is exact. 2^n
+// out of the last bits of n + 127 + 1.5 * 2^23, an exact sum whatever the rounding mode: converting n to an integer
+// takes three instructions more, for ranges that it does not have.
 LATHE_INLINE VF Exp2(VF x) {
   const F32 d;
   const VF lowest = hn::Set(d, -126.0f);
@@ -35,11 +35,11 @@ LATHE_INLINE VF Exp2(VF x) {
   const VF clamped = hn::IfThenElse(underflow, lowest, x);
   const VF n = NearestWhole(clamped);
   const VF r = hn::Sub(clamped, n);
-  VF y = hn::Set(d, 1.3333558e-3f);
-  y = hn::MulAdd(y, r, hn::Set(d, 9.6181291e-3f));
-  y = hn::MulAdd(y, r, hn::Set(d, 5.5504109e-2f));
-  y = hn::MulAdd(y, r, hn::Set(d, 2.4022651e-1f));
-  y = hn::MulAdd(y, r, hn::Set(d, 6.9314718e-1f));
+  VF y = hn::Set(d, 1.3264725e-3f);
+  y = hn::MulAdd(y, r, hn::Set(d, 9.671513e-3f));
+  y = hn::MulAdd(y, r, hn::Set(d, 5.5507336e-2f));
+  y = hn::MulAdd(y, r, hn::Set(d, 2.4022242e-1f));
+  y = hn::MulAdd(y, r, hn::Set(d, 6.93147e-1f));
   y = hn::MulAdd(y, r, hn::Set(d, 1.0f));
   const VF shifted = hn::Add(n, hn::Set(d, 12582912.0f + 127.0f));
   const VU power = hn::ShiftLeft<23>(hn::BitCast(U32(), shifted));
