@@ -20,7 +20,8 @@ FIELDS = {"causal": "no_causal", "check_indices": "no_check_indices", "interleav
 
 
 def code(path):
-    return re.sub(r"//[^\n]*", "", path.read_text(encoding="utf-8"))
+    """The text without comments and preprocessor lines: both sides expand the same lists."""
+    return re.sub(r"//[^\n]*|^\s*#[^\n]*", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
 
 
 def in_c(name):

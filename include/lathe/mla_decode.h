@@ -62,6 +62,11 @@ struct MlaDecodeOptions {
   Target target = Target::kAuto;
   // Plan checks every block id that the lengths reach: O(B * blocks), some 1 ns each.
   bool check_indices = true;
+  // Score transforms, the rows of base/score_transforms.def. 0: none. soft_cap: scores x = softmax_scale * <q, row> become
+  // soft_cap * tanh(x / soft_cap) before the softmax.
+#define LATHE_SCORE_TRANSFORM(option, functor) float option = 0.0f;
+#include "lathe/base/score_transforms.def"
+#undef LATHE_SCORE_TRANSFORM
 };
 
 // The tensors of one call. T query rows (tokens) over B sequences, H heads. All strides in elements.

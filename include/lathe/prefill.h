@@ -61,6 +61,11 @@ struct PrefillOptions {
   Precision precision = Precision::kAuto;
   LsePolicy lse = {};
   Target target = Target::kAuto;
+  // Score transforms, the rows of base/score_transforms.def. 0: none. soft_cap: scores x = softmax_scale * <q, k> become
+  // soft_cap * tanh(x / soft_cap) before the softmax.
+#define LATHE_SCORE_TRANSFORM(option, functor) float option = 0.0f;
+#include "lathe/base/score_transforms.def"
+#undef LATHE_SCORE_TRANSFORM
 };
 
 // The tensors of one call. T query rows (tokens) and S keys over B sequences. All strides in elements.

@@ -32,6 +32,7 @@ const Variant kVariants[] = {
        call.seq_lens[0] = 0;
      }},
     {"row lengths", [](DecodeCall& call) { call.GiveRowLengths(); }},
+    {"soft cap", [](DecodeCall& call) { call.options.soft_cap = 0.25f; }},
     {"window", [](DecodeCall& call) { call.args.keys.window = 2; }},
     {"window in a ring",
      [](DecodeCall& call) {

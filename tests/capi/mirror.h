@@ -133,6 +133,9 @@ struct CDecode : Pinned {
     options.target = static_cast<int32_t>(of_options.target);
     options.lse = Mirror(of_options.lse);
     options.no_check_indices = !of_options.check_indices;
+#define LATHE_SCORE_TRANSFORM(option, functor) options.option = of_options.option;
+#include "lathe/base/score_transforms.def"
+#undef LATHE_SCORE_TRANSFORM
     args.q = Mirror(of.q);
     args.q_nope = Mirror(of.q_nope);
     args.q_pe = Mirror(of.q_pe);
@@ -164,6 +167,9 @@ struct CPrefill {
     options.precision = static_cast<int32_t>(of_options.precision);
     options.target = static_cast<int32_t>(of_options.target);
     options.lse = Mirror(of_options.lse);
+#define LATHE_SCORE_TRANSFORM(option, functor) options.option = of_options.option;
+#include "lathe/base/score_transforms.def"
+#undef LATHE_SCORE_TRANSFORM
     args.q = Mirror(of.q);
     args.query_start_loc = Mirror(of.query_start_loc);
     args.k = Mirror(of.k);

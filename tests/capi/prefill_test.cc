@@ -30,6 +30,7 @@ const Variant kVariants[] = {
     {"window", [](Problem& problem, const Guarded<float>&) { problem.options.window = 3; }},
     {"sink", [](Problem& problem,
                 const Guarded<float>& sink) { problem.args.attn_sink = Packed(sink.data(), 4); }},
+    {"soft cap", [](Problem& problem, const Guarded<float>&) { problem.options.soft_cap = 0.5f; }},
     {"lse of base 2",
      [](Problem& problem, const Guarded<float>&) { problem.options.lse.base2 = true; }},
     {"float32 products",

@@ -32,6 +32,12 @@ TEST_CASE("a plan refuses impossible shapes and options", "[mla_decode][validati
       {"invalid argument: options.softmax_scale is nan, must be finite and above 0 (it has no "
        "default)",
        [](Call& c) { c.options.softmax_scale = std::numeric_limits<float>::quiet_NaN(); }},
+      {"invalid argument: options.soft_cap is -1, must be finite and at least 0 (0: none)",
+       [](Call& c) { c.options.soft_cap = -1.0f; }},
+      {"invalid argument: options.soft_cap is inf, must be finite and at least 0 (0: none)",
+       [](Call& c) { c.options.soft_cap = std::numeric_limits<float>::infinity(); }},
+      {"invalid argument: options.soft_cap is nan, must be finite and at least 0 (0: none)",
+       [](Call& c) { c.options.soft_cap = std::numeric_limits<float>::quiet_NaN(); }},
       {"invalid argument: options.split_tokens is 0, must be at least 1",
        [](Call& c) { c.options.split_tokens = 0; }},
       {"invalid argument: options.split_tokens is -1024, must be at least 1",

@@ -297,6 +297,14 @@ To* Conversion::Array(const char* name, const From* from, size_t count,
   return ok() ? to : nullptr;
 }
 
+// Options of both sides that base/score_transforms.def lists.
+template <class From, class To>
+void ConvertScoreTransforms(const From& from, To* to) noexcept {
+#define LATHE_SCORE_TRANSFORM(option, functor) to->option = from.option;
+#include "lathe/base/score_transforms.def"
+#undef LATHE_SCORE_TRANSFORM
+}
+
 }  // namespace capi
 }  // namespace lathe
 

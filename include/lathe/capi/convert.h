@@ -85,6 +85,7 @@ inline void Convert(const lathe_mla_decode_options& from, MlaDecodeOptions* to,
   LATHE_C_FIELD(lse);
   LATHE_C_FIELD(target);
   to->check_indices = from.no_check_indices == 0;
+  ConvertScoreTransforms(from, to);
 }
 
 inline void Convert(const lathe_mla_decode_args& from, MlaDecodeArgs* to,
@@ -128,6 +129,7 @@ inline void Convert(const lathe_prefill_options& from, PrefillOptions* to,
   LATHE_C_FIELD(precision);
   LATHE_C_FIELD(lse);
   LATHE_C_FIELD(target);
+  ConvertScoreTransforms(from, to);
 }
 
 inline void Convert(const lathe_prefill_args& from, PrefillArgs* to,

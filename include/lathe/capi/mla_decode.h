@@ -18,7 +18,7 @@ typedef struct lathe_mla_shape {
 } lathe_mla_shape;
 
 // softmax_scale has no default. split_tokens: 0 means 1024. no_causal and no_check_indices are the negations of
-// the C++ fields.
+// the C++ fields. Score transforms, soft_cap first, come last.
 typedef struct lathe_mla_decode_options {
   size_t struct_size;
   float softmax_scale;
@@ -28,6 +28,9 @@ typedef struct lathe_mla_decode_options {
   int32_t target;
   lathe_lse_policy lse;
   int32_t no_check_indices;
+#define LATHE_SCORE_TRANSFORM(option, functor) float option;
+#include "lathe/base/score_transforms.def"
+#undef LATHE_SCORE_TRANSFORM
 } lathe_mla_decode_options;
 
 // keys is required, extra_keys and out_rope are optional. tree_mask has dtype uint64.

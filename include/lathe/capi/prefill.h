@@ -18,7 +18,7 @@ typedef struct lathe_prefill_shape {
 } lathe_prefill_shape;
 
 // softmax_scale has no default. window: 0 means none. split_tokens: 0 means 1024. no_causal is the negation of
-// the C++ field.
+// the C++ field. Score transforms, soft_cap first, come last.
 typedef struct lathe_prefill_options {
   size_t struct_size;
   float softmax_scale;
@@ -28,6 +28,9 @@ typedef struct lathe_prefill_options {
   int32_t precision;
   int32_t target;
   lathe_lse_policy lse;
+#define LATHE_SCORE_TRANSFORM(option, functor) float option;
+#include "lathe/base/score_transforms.def"
+#undef LATHE_SCORE_TRANSFORM
 } lathe_prefill_options;
 
 typedef struct lathe_prefill_args {

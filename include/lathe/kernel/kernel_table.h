@@ -16,6 +16,7 @@
 #include "lathe/kernel/compressor/batch.h"
 #include "lathe/kernel/keys/key_rows.h"
 #include "lathe/kernel/keys/visibility.h"
+#include "lathe/kernel/score/transforms.h"
 #include "lathe/kernel/topk/row.h"
 #include "lathe/latent_cache.h"
 #include "lathe/merge_states.h"
@@ -58,6 +59,9 @@ struct AttendCall : AttendShape {
   bool is_per_token = false;  // a task's rows belong to one token: some set is an index list
   float scale_log2[kMaxKeySets] = {};  // softmax_scale * log2(e) * tensor scale: scores live in the
                                        // exp2 domain
+  // With transforms of scores: softmax_scale * tensor scale, after which scale_log2 is log2(e).
+  ScoreTransforms transforms = {};
+  float score_scale[kMaxKeySets] = {};
   float value_scale[kMaxKeySets] = {1.0f, 1.0f};  // tensor scales
   float out_scale = 1.0f;  // the value scale that accumulated rows still lack
 

@@ -119,16 +119,25 @@ inline std::vector<std::vector<double>> VisibleRows(const MlaShape& shape,
   return rows;
 }
 
-// One row: softmax over scale * <q, key>, the first v_dim columns of each value, sink on the output only.
-inline void AttendRow(const std::vector<double>& q, const std::vector<std::vector<double>>& keys,
-                      const std::vector<std::vector<double>>& values, double scale, size_t v_dim,
-                      const double* sink, double* out, double* lse) {
+// What becomes of a score x = softmax_scale * <q, key> before the softmax, in the order of base/score_transforms.def.
+template <class Options>
+double TransformScore(const Options& options, double x) {
+  if (options.soft_cap > 0.0f) x = options.soft_cap * std::tanh(x / options.soft_cap);
+  return x;
+}
+
+// One row: softmax over the scores of the keys, the first v_dim columns of each value, sink on the output only. Options:
+// MlaDecodeOptions or PrefillOptions.
+template <class Options>
+void AttendRow(const std::vector<double>& q, const std::vector<std::vector<double>>& keys,
+               const std::vector<std::vector<double>>& values, const Options& options, size_t v_dim,
+               const double* sink, double* out, double* lse) {
   std::vector<double> score(keys.size());
   double max = -kInf;
   for (size_t j = 0; j < keys.size(); ++j) {
     double dot = 0.0;
     for (size_t c = 0; c < q.size(); ++c) dot += q[c] * keys[j][c];
-    score[j] = scale * dot;
+    score[j] = TransformScore(options, options.softmax_scale * dot);
     if (score[j] > max) max = score[j];
   }
   for (size_t c = 0; c < v_dim; ++c) out[c] = 0.0;
@@ -185,7 +194,7 @@ inline AttentionResult MlaDecode(const MlaShape& shape, const MlaDecodeOptions& 
         double sink = 0.0;
         if (!args.attn_sink.empty()) sink = args.attn_sink.data[head * args.attn_sink.stride[0]];
         const auto at = static_cast<size_t>(token * num_heads + head);
-        AttendRow(q, rows, rows, options.softmax_scale, static_cast<size_t>(v_dim),
+        AttendRow(q, rows, rows, options, static_cast<size_t>(v_dim),
                   args.attn_sink.empty() ? nullptr : &sink,
                   &result.out[at * static_cast<size_t>(v_dim)], &result.lse[at]);
         if (!args.out_rope.is_given() || rows.empty()) continue;
@@ -238,7 +247,7 @@ inline AttentionResult Prefill(const PrefillShape& shape, const PrefillOptions& 
         double sink = 0.0;
         if (!args.attn_sink.empty()) sink = args.attn_sink.data[head * args.attn_sink.stride[0]];
         const auto at = static_cast<size_t>((begin + i) * num_heads + head);
-        AttendRow(row_of(args.q, begin + i, head), keys, values, options.softmax_scale, v_dim,
+        AttendRow(row_of(args.q, begin + i, head), keys, values, options, v_dim,
                   args.attn_sink.empty() ? nullptr : &sink, &result.out[at * v_dim],
                   &result.lse[at]);
       }

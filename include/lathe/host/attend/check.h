@@ -19,6 +19,13 @@ inline Status CheckDim(const char* name, int64_t value, int64_t least) {
   return OkStatus();
 }
 
+inline Status CheckScoreTransform(const char* name, float parameter) {
+  if (parameter >= 0.0f && std::isfinite(parameter)) return OkStatus();
+  return Invalid(name)
+      .IsReal(static_cast<double>(parameter))
+      .Must("be finite and at least 0 (0: none)");
+}
+
 // Of MlaDecodeOptions and PrefillOptions.
 template <class Options>
 Status CheckOptions(const Options& options) {
@@ -31,6 +38,10 @@ Status CheckOptions(const Options& options) {
   if (options.split_tokens < 1) {
     return Invalid("options.split_tokens").Is(options.split_tokens).Must("be at least", 1);
   }
+#define LATHE_SCORE_TRANSFORM(option, functor) \
+  LATHE_RETURN_IF_REFUSED(CheckScoreTransform("options." #option, options.option));
+#include "lathe/base/score_transforms.def"
+#undef LATHE_SCORE_TRANSFORM
   return CheckPrecision(options.precision);
 }
 

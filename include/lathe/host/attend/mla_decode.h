@@ -113,7 +113,7 @@ inline AttendCall CallOf(const MlaShape& shape, const MlaDecodeOptions& options,
     const float scale = HasTensorScale(set.keys.cache.format) ? set.keys.cache.scale : 1.0f;
     call.keys[set.number] = ResolveKeys(set.keys);
     call.value_scale[set.number] = scale;
-    call.scale_log2[set.number] = options.softmax_scale * kLog2E * scale;
+    SetScoreScale(options, set.number, scale, &call);
     ++call.num_key_sets;
   }
   call.is_per_token = IsPerToken(args);

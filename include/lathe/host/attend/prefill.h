@@ -67,7 +67,7 @@ inline AttendCall CallOf(const PrefillShape& shape, const PrefillOptions& option
   if (options.precision == Precision::kAuto) call.residual_keys = kResidualKeys;
   call.q[0] = args.q;
   call.keys[0] = ResolveKeys(args.k, args.v, args.kv_start_loc, options.window);
-  call.scale_log2[0] = options.softmax_scale * kLog2E;
+  SetScoreScale(options, 0, 1.0f, &call);
   call.attn_sink = args.attn_sink;
   call.out = args.out;
   call.lse = args.lse;

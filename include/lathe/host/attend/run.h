@@ -16,6 +16,15 @@ constexpr float kLog2E = 1.44269504088896340736f;
 // the accuracy that Precision::kAuto promises: 3.4 times the bound at 16 keys, 1.1 at 1024, 0.7 at 2048.
 constexpr int64_t kResidualKeys = 1024;
 
+// What products with the keys of a set are multiplied by, at once or before and after their transforms.
+template <class Options>
+void SetScoreScale(const Options& options, int set, float tensor_scale, AttendCall* call) {
+  call->transforms = TransformsOf(options);
+  const bool is_transformed = call->transforms.any();
+  call->score_scale[set] = options.softmax_scale * tensor_scale;
+  call->scale_log2[set] = is_transformed ? kLog2E : options.softmax_scale * kLog2E * tensor_scale;
+}
+
 // A hash of the extents and lengths that a plan was made for.
 class Fingerprint {
  public:

@@ -7,6 +7,7 @@
 //        RowSource -> rows the engine reads (in place, or decoded once for all query rows)
 //        for each group of rows (all of them, or as many as an engine keeps in L1):
 //          Score     -> S^T [token][row]
+//          TransformScores  on request, a soft cap for one
 //          MaskScores   where some row does not see some key
 //          Softmax   -> P, running m and l
 //          Accumulate-> O [row][column]
@@ -34,6 +35,7 @@
 #include "lathe/kernel/attend/softmax-inl.h"
 #include "lathe/kernel/kernel_table.h"
 #include "lathe/kernel/keys/set_of_keys-inl.h"
+#include "lathe/kernel/score/transform-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
@@ -85,6 +87,7 @@ class AttendBlock {
     task_ = &task;
     std::memset(zeros_, 0, static_cast<size_t>(zeros_count_) * sizeof(float));
     padded_rows_ = Engine::PaddedRows(task.num_rows);
+    transforms_scores_ = call.transforms.any();
     // Lanes past the last row are computed and never used; they only must hold numbers.
     std::memset(s_, 0,
                 static_cast<size_t>((kTileKeys + kScoreTokens) * GroupAt(0).count) * sizeof(float));
@@ -258,6 +261,9 @@ class AttendBlock {
     for (int64_t r = 0; r < padded_rows_; r += Engine::kGroupRows) {
       const RowGroup rows = GroupAt(r);
       engine_.Score(set.source, tile, next, r, s_, rows.count);
+      if (transforms_scores_) {
+        TransformScores(call_->transforms, call_->score_scale[tile.set], tokens * rows.count, s_);
+      }
       if (is_masked) Mask(tile, tokens, rows);
       const bool moved = Softmax<A>(s_, rows.count, tokens, rows.count, call_->scale_log2[tile.set],
                                     {state.m + r, state.l + r, state.alpha + r},
@@ -382,6 +388,7 @@ class AttendBlock {
   int64_t v_columns_ = 0;
   int64_t v_stride_ = 0;
   int64_t fewest_keys_ = 0;
+  bool transforms_scores_ = false;
   float* s_;  // S^T, then P in place
   uint32_t* residual_ = nullptr;
   float* o_[2];
