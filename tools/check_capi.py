@@ -42,8 +42,8 @@ def lacking():
     c_structs = {name: set(fields(body)) for name, body in re.findall(r"typedef struct (\w+) \{(.*?)\}", c, re.DOTALL)}
 
     names = []
-    for name, plan in re.findall(r"LATHE_OPERATION\(\w+, (\w+),\s*\((?:const (\w+)Plan& plan\))?",
-                                 code(HEADERS / "dispatch/operations.def")):
+    declarations = "".join(code(path) for path in STRUCT_HEADERS)
+    for name, plan in re.findall(r"LATHE_API \w+ (\w+)\((?:const (\w+)Plan& plan\))?", declarations):
         names.append(plan + name if name in OF_PLANS else name)
     names += re.findall(r"^LATHE_INLINE[^;{]*?(\w+)\(", code(HEADERS / "v4_metadata.h"), re.MULTILINE)
     for name in names:

@@ -20,7 +20,7 @@ def read(*paths):
 
 
 def operations():
-    names = re.findall(r"^LATHE_OPERATION\([\w ]+, (\w+),", read(HEADERS / "dispatch" / "operations.def"), re.MULTILINE)
+    names = re.findall(r"^LATHE_API \w+ (\w+)\(", read(*sorted(HEADERS.glob("*.h"))), re.MULTILINE)
     return [name for name in names if not HELPER.search(name)]
 
 

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "lathe/base/config.h"
 #include "lathe/base/executor.h"
 #include "lathe/base/keys.h"
 #include "lathe/base/row_transform.h"
@@ -77,8 +78,8 @@ struct CompressorOptions {
 
 // Workspace that CompressTokens needs for any call of at most this size. About 12 * D bytes for each of at most
 // 256 entries, and 24 bytes an entry; 0 for sizes below 1.
-size_t CompressorWorkspaceBytes(const CompressorOptions& options, int64_t num_tokens,
-                                int64_t num_seqs, int64_t head_dim) noexcept;
+LATHE_API size_t CompressorWorkspaceBytes(const CompressorOptions& options, int64_t num_tokens,
+                                          int64_t num_seqs, int64_t head_dim) noexcept;
 
 // Saves the tokens' rows in the state and writes the entries that they complete, in prefill (many tokens a
 // sequence), decode (one) and mixtures. A row before the call's tokens comes from the state, one of its tokens from
@@ -94,8 +95,8 @@ size_t CompressorWorkspaceBytes(const CompressorOptions& options, int64_t num_to
 // of state or cache where a row or entry is needed, slots outside of the cache, a ring smaller than `window`,
 // a workspace that is too small (kBufferTooSmall), an input or workspace that overlaps what is written. state
 // and cache may be pages of one block of memory; that their records are apart is not checked.
-Status CompressTokens(const CompressorArgs& args, const CompressorOptions& options,
-                      Buffer workspace, const Executor& executor = {}) noexcept;
+LATHE_API Status CompressTokens(const CompressorArgs& args, const CompressorOptions& options,
+                                Buffer workspace, const Executor& executor = {}) noexcept;
 
 // Entries from partials of several ranks: each of the E entries is pooled over all parts, in their order, then
 // transformed and written as by CompressTokens.
@@ -121,8 +122,9 @@ struct CompressedMergeOptions {
 
 // O(num_parts * E * D); no workspace. One part gives the bits of CompressTokens. Refuses what CompressTokens
 // refuses of the same arguments.
-Status MergeCompressed(const CompressedMergeArgs& args, const CompressedMergeOptions& options,
-                       const Executor& executor = {}) noexcept;
+LATHE_API Status MergeCompressed(const CompressedMergeArgs& args,
+                                 const CompressedMergeOptions& options,
+                                 const Executor& executor = {}) noexcept;
 
 }  // namespace lathe
 

@@ -14,8 +14,8 @@ namespace easy {
 
 // RunMlaDecode of `args` (mla_decode.h), with plan and workspace of the sizes that this very call needs, which it
 // allocates and frees (std::bad_alloc comes through). Refuses what PlanMlaDecode and RunMlaDecode refuse.
-inline Status MlaDecode(const MlaShape& shape, const MlaDecodeOptions& options,
-                        const MlaDecodeArgs& args, const Executor& executor = {}) {
+LATHE_INLINE Status MlaDecode(const MlaShape& shape, const MlaDecodeOptions& options,
+                              const MlaDecodeArgs& args, const Executor& executor = {}) {
   std::vector<std::byte> plan_memory, workspace;
   const MlaDecodePlan* plan = nullptr;
   const auto make_plan = [&] {

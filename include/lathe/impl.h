@@ -20,19 +20,7 @@
 #error "lathe/impl.h and lathe/static.h need translation units of their own"
 #endif
 
-#include "lathe/arch/float_flags.h"
 #include "lathe/host/operations.h"
 #include "lathe/lathe.h"
-
-#define LATHE_DEFAULT  // stands in the declaration
-// The qualified name lets nothing be defined that is not declared.
-#define LATHE_OPERATION(result, name, parameters, arguments) \
-  auto lathe::name parameters noexcept->result {             \
-    const arch::KeepFloatFlags keep;                         \
-    return detail::name arguments;                           \
-  }
-#include "lathe/dispatch/operations.def"
-#undef LATHE_OPERATION
-#undef LATHE_DEFAULT
 
 #endif  // LATHE_IMPL_H_

@@ -4,6 +4,7 @@
 #ifndef LATHE_INDEXER_H_
 #define LATHE_INDEXER_H_
 
+#include "lathe/base/config.h"
 #include "lathe/base/executor.h"
 #include "lathe/base/keys.h"
 #include "lathe/base/row_transform.h"
@@ -43,8 +44,9 @@ struct IndexerWriteOptions {
 // same rounding, the same refusals before anything is written. GatherLatentCache reads keys back,
 // CopyCachePages copies their pages. For many layers at once there is WriteLatentCaches, with k as
 // kv_c. O(N * width); no workspace.
-Status WriteIndexerCache(const IndexerWriteArgs& args, const IndexerWriteOptions& options = {},
-                         const Executor& executor = {}) noexcept;
+LATHE_API Status WriteIndexerCache(const IndexerWriteArgs& args,
+                                   const IndexerWriteOptions& options = {},
+                                   const Executor& executor = {}) noexcept;
 
 }  // namespace lathe
 

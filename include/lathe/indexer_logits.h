@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "lathe/base/config.h"
 #include "lathe/base/executor.h"
 #include "lathe/base/keys.h"
 #include "lathe/base/precision.h"
@@ -91,9 +92,10 @@ struct IndexerLogitsOptions {
 // worker for 64 heads x 128 and many rows, less for few.
 // Refuses sizes that are not positive, or of which num_heads * head_dim exceeds 2^31 - 1, an unknown
 // precision, a target that cannot run.
-Status IndexerLogitsWorkspaceBytes(int64_t num_heads, int64_t head_dim, int64_t max_num_tokens,
-                                   size_t num_workers, const IndexerLogitsOptions& options,
-                                   size_t* bytes) noexcept;
+LATHE_API Status IndexerLogitsWorkspaceBytes(int64_t num_heads, int64_t head_dim,
+                                             int64_t max_num_tokens, size_t num_workers,
+                                             const IndexerLogitsOptions& options,
+                                             size_t* bytes) noexcept;
 
 // Computes the logits. O(sum over rows of keys seen * H * D): each key is decoded once for a block of some
 // ten rows, each query packed once a task. Workspace: any alignment, one call at a time. A cell's bits
@@ -103,9 +105,9 @@ Status IndexerLogitsWorkspaceBytes(int64_t num_heads, int64_t head_dim, int64_t 
 // overlapping an input, sizes that do not agree, both or neither of q and q_fp8, of paged and ragged;
 // row_starts[t] < 0 or > row_ends[t]; rows that see keys past logits.extent[1], the cache or the block
 // table; block ids outside the cache (with check_indices); a workspace too small.
-Status ComputeIndexerLogits(const IndexerLogitsArgs& args, Buffer workspace,
-                            const IndexerLogitsOptions& options = {},
-                            const Executor& executor = {}) noexcept;
+LATHE_API Status ComputeIndexerLogits(const IndexerLogitsArgs& args, Buffer workspace,
+                                      const IndexerLogitsOptions& options = {},
+                                      const Executor& executor = {}) noexcept;
 
 }  // namespace lathe
 

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "lathe/base/config.h"
 #include "lathe/indexer_logits.h"
 #include "lathe/topk.h"
 
@@ -62,8 +63,9 @@ struct IndexerTopkLimits {
 // For each worker the megabyte of IndexerLogitsWorkspaceBytes, and some 48 k bytes for candidates of its
 // own and those of ranges that workers share. O(1). Refuses what IndexerLogitsWorkspaceBytes does, and k or
 // max_num_keys that are negative or above 2^31 - 1.
-Status IndexerTopkWorkspaceBytes(const IndexerTopkLimits& limits, const IndexerTopkOptions& options,
-                                 size_t* bytes) noexcept;
+LATHE_API Status IndexerTopkWorkspaceBytes(const IndexerTopkLimits& limits,
+                                           const IndexerTopkOptions& options,
+                                           size_t* bytes) noexcept;
 
 // Selects, for each row, the k keys of the highest logits: equal ones by the lower key, NaN below every
 // number. The result is the same for any executor and company in the batch, and that of Topk over the
@@ -72,8 +74,8 @@ Status IndexerTopkWorkspaceBytes(const IndexerTopkLimits& limits, const IndexerT
 // executor.num_workers, one call at a time. No allocation, no lock, no exception.
 // Refuses, before anything is written, what ComputeIndexerLogits and Topk refuse of their arguments;
 // candidate_blocks; more than 2^31 - 1 keys in a row.
-Status IndexerTopk(const IndexerTopkArgs& args, const IndexerTopkOptions& options, Buffer workspace,
-                   const Executor& executor = {}) noexcept;
+LATHE_API Status IndexerTopk(const IndexerTopkArgs& args, const IndexerTopkOptions& options,
+                             Buffer workspace, const Executor& executor = {}) noexcept;
 
 }  // namespace lathe
 

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "lathe/base/config.h"
 #include "lathe/base/executor.h"
 #include "lathe/base/keys.h"
 #include "lathe/base/row_transform.h"
@@ -59,16 +60,17 @@ struct LatentWriteOptions {
 // source rows than slots, a transform that does not fit (query_prep.h), rows above kMaxTransformWidth with
 // one, slots >= num_blocks * block_size, a width that the format does not have, a
 // cache.scale that is not finite and above 0 where it counts, a cache that overlaps what is read.
-Status WriteLatentCache(const LatentWriteArgs& args, const LatentWriteOptions& options = {},
-                        const Executor& executor = {}) noexcept;
+LATHE_API Status WriteLatentCache(const LatentWriteArgs& args,
+                                  const LatentWriteOptions& options = {},
+                                  const Executor& executor = {}) noexcept;
 
 // The same for `num_layers` calls at once, which share workers: layers of few tokens need not wait for one
 // another. Everything may differ between layers; their caches may lie interleaved in one block of memory.
 // Refuses what WriteLatentCache refuses for any layer, and a cache that overlaps any layer's source, before
 // anything is written. O(sum of N * width + num_layers^2).
-Status WriteLatentCaches(const LatentWriteArgs* layers, size_t num_layers,
-                         const LatentWriteOptions& options = {},
-                         const Executor& executor = {}) noexcept;
+LATHE_API Status WriteLatentCaches(const LatentWriteArgs* layers, size_t num_layers,
+                                   const LatentWriteOptions& options = {},
+                                   const Executor& executor = {}) noexcept;
 
 // B sequences. Sequence b gives its seq_lens[b] tokens from position seq_starts[b] on, or the last
 // `last_n` of these where that is fewer, to consecutive rows of out from out_start_loc[b] on.
@@ -103,8 +105,9 @@ struct LatentGatherOptions {
 // width that the format does not have, a cache.scale that is not finite and above 0 where it
 // counts, lengths beyond the block table, block ids outside the cache, rows outside out or of two
 // sequences, an out that overlaps what is read.
-Status GatherLatentCache(const LatentGatherArgs& args, const LatentGatherOptions& options = {},
-                         const Executor& executor = {}) noexcept;
+LATHE_API Status GatherLatentCache(const LatentGatherArgs& args,
+                                   const LatentGatherOptions& options = {},
+                                   const Executor& executor = {}) noexcept;
 
 // Copies between pages of one cache (forks of a sequence, compaction) or of two.
 //
@@ -128,12 +131,12 @@ struct PageCopyArgs {
 // those before it wrote. Each worker takes a slice of every page. O(P * page_bytes); no workspace.
 // Refuses, before anything is written: null data, strides below page_bytes, page ids outside, a
 // destination that overlaps block_pairs, or the source unless they are one cache.
-Status CopyCachePages(const PageCopyArgs& args, const Executor& executor = {}) noexcept;
+LATHE_API Status CopyCachePages(const PageCopyArgs& args, const Executor& executor = {}) noexcept;
 
 // The same for `num_layers` calls at once, which share workers. Everything may differ between
 // layers; a page that one layer writes must be of no use to another, which is not checked.
-Status CopyCachesPages(const PageCopyArgs* layers, size_t num_layers,
-                       const Executor& executor = {}) noexcept;
+LATHE_API Status CopyCachesPages(const PageCopyArgs* layers, size_t num_layers,
+                                 const Executor& executor = {}) noexcept;
 
 // Copies single records inside a cache: accepted tokens of a tree of drafts to consecutive slots, compaction of
 // sequences that lost tokens. The rope part of a record knows its position, which a copy does not change: drafts are
@@ -156,12 +159,13 @@ struct RecordCopyArgs {
 // O(N * record bytes); no workspace. Refuses, before anything is written: what a cache write refuses of its cache,
 // a width that the format does not have, lists of different lengths, slots >= num_blocks * block_size, negative
 // src_slots beside dst_slots that are not, lists that overlap the cache.
-Status CopyCacheRecords(const RecordCopyArgs& args, const Executor& executor = {}) noexcept;
+LATHE_API Status CopyCacheRecords(const RecordCopyArgs& args,
+                                  const Executor& executor = {}) noexcept;
 
 // The same for `num_layers` calls at once, which share workers. Everything may differ between layers; a record that
 // one layer writes must be of no use to another, which is not checked. O(sum of N * record bytes + num_layers^2).
-Status CopyCachesRecords(const RecordCopyArgs* layers, size_t num_layers,
-                         const Executor& executor = {}) noexcept;
+LATHE_API Status CopyCachesRecords(const RecordCopyArgs* layers, size_t num_layers,
+                                   const Executor& executor = {}) noexcept;
 
 }  // namespace lathe
 

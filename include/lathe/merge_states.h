@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "lathe/base/config.h"
 #include "lathe/base/executor.h"
 #include "lathe/base/lse.h"
 #include "lathe/base/status.h"
@@ -50,8 +51,8 @@ struct MergeStatesOptions {
 // and policies are equal and there is no sink); no live part gives 0 and lse_policy.empty.
 // O(num_parts * T * H * Dv); no workspace. Refuses null data, extents that differ, strides smaller than a
 // row, misaligned data, overlap other than in place.
-Status MergeStates(const MergeStatesArgs& args, const MergeStatesOptions& options = {},
-                   const Executor& executor = {}) noexcept;
+LATHE_API Status MergeStates(const MergeStatesArgs& args, const MergeStatesOptions& options = {},
+                             const Executor& executor = {}) noexcept;
 
 }  // namespace lathe
 

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "lathe/base/config.h"
 #include "lathe/base/executor.h"
 #include "lathe/base/keys.h"
 #include "lathe/base/lse.h"
@@ -123,22 +124,22 @@ struct MlaDecodeArgs {
 class MlaDecodePlan;
 
 // The target a plan chose, and the workspace its Run needs (at most what Sizes said).
-Target PlanTarget(const MlaDecodePlan& plan) noexcept;
-size_t PlanWorkspaceBytes(const MlaDecodePlan& plan) noexcept;
+LATHE_API Target PlanTarget(const MlaDecodePlan& plan) noexcept;
+LATHE_API size_t PlanWorkspaceBytes(const MlaDecodePlan& plan) noexcept;
 
 // Bytes of plan memory and workspace that suffice for every call within `limits`, of which all four count. O(1).
 // Refuses sizes and limits that are not positive, an unknown precision, a target that cannot run.
-Status MlaDecodeSizes(const MlaShape& shape, const MlaDecodeOptions& options, const Limits& limits,
-                      Sizes* sizes) noexcept;
+LATHE_API Status MlaDecodeSizes(const MlaShape& shape, const MlaDecodeOptions& options,
+                                const Limits& limits, Sizes* sizes) noexcept;
 
 // Cuts a step into tasks of about equal work. Reads extents, strides, dtypes, lengths and (with
 // check_indices) block ids, never tensor data, so q.data, out.data, lse.data and keys.cache.data may
 // still be null. O(T + B + blocks checked); no allocation; `*plan` lies inside `plan_memory`.
 // Refuses whatever MlaDecodeArgs, KeySet and the options rule out, lengths that the block table does not
 // cover, block ids outside the cache, and plan memory that is too small (kBufferTooSmall, both sizes named).
-Status PlanMlaDecode(const MlaShape& shape, const MlaDecodeOptions& options,
-                     const MlaDecodeArgs& args, size_t num_workers, Buffer plan_memory,
-                     const MlaDecodePlan** plan) noexcept;
+LATHE_API Status PlanMlaDecode(const MlaShape& shape, const MlaDecodeOptions& options,
+                               const MlaDecodeArgs& args, size_t num_workers, Buffer plan_memory,
+                               const MlaDecodePlan** plan) noexcept;
 
 // Computes out and lse. O(sum over sequences of rows * keys * (D + kv_lora_rank)). Workspace: any
 // alignment, PlanWorkspaceBytes(plan) bytes, one call at a time. Same bits for any executor, number of
@@ -147,17 +148,17 @@ Status PlanMlaDecode(const MlaShape& shape, const MlaDecodeOptions& options,
 // overlapping an input or each other, extents other than the plan's, lengths other than the plan's
 // (kStalePlan), a workspace too small. An executor may have fewer workers than the plan, or more, of which then some
 // have nothing to do.
-Status RunMlaDecode(const MlaDecodePlan& plan, const MlaDecodeArgs& args, Buffer workspace,
-                    const Executor& executor = {}) noexcept;
+LATHE_API Status RunMlaDecode(const MlaDecodePlan& plan, const MlaDecodeArgs& args,
+                              Buffer workspace, const Executor& executor = {}) noexcept;
 
 // RunMlaDecode for pools that are already inside a parallel region: call Part once for every ith of [0, nth), each on
 // a thread of its own or not, wait for all (the pool's own barrier), then Merge for every ith of its own nth. nth is
 // any number >= 1; with more than the plan's num_workers some have nothing to do in Part. Each refuses what
 // RunMlaDecode refuses, and ith >= nth.
-Status RunMlaDecodePart(const MlaDecodePlan& plan, const MlaDecodeArgs& args, Buffer workspace,
-                        size_t ith, size_t nth) noexcept;
-Status RunMlaDecodeMerge(const MlaDecodePlan& plan, const MlaDecodeArgs& args, Buffer workspace,
-                         size_t ith, size_t nth) noexcept;
+LATHE_API Status RunMlaDecodePart(const MlaDecodePlan& plan, const MlaDecodeArgs& args,
+                                  Buffer workspace, size_t ith, size_t nth) noexcept;
+LATHE_API Status RunMlaDecodeMerge(const MlaDecodePlan& plan, const MlaDecodeArgs& args,
+                                   Buffer workspace, size_t ith, size_t nth) noexcept;
 
 }  // namespace lathe
 

@@ -20,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "lathe/base/config.h"
 #include "lathe/base/executor.h"
 #include "lathe/base/keys.h"
 #include "lathe/base/lse.h"
@@ -96,38 +97,38 @@ struct PrefillArgs {
 class PrefillPlan;
 
 // The target a plan chose, and the workspace its Run needs (at most what Sizes said).
-Target PlanTarget(const PrefillPlan& plan) noexcept;
-size_t PlanWorkspaceBytes(const PrefillPlan& plan) noexcept;
+LATHE_API Target PlanTarget(const PrefillPlan& plan) noexcept;
+LATHE_API size_t PlanWorkspaceBytes(const PrefillPlan& plan) noexcept;
 
 // Bytes of plan memory and workspace that suffice for every call within `limits`, of which all four count. O(1). Plan
 // memory grows as max_num_tokens * H / 128; the workspace, for one worker, does not.
 // Refuses sizes and limits that are not positive, a num_kv_heads that does not divide num_heads, an unknown precision, a target
 // that cannot run.
-Status PrefillSizes(const PrefillShape& shape, const PrefillOptions& options, const Limits& limits,
-                    Sizes* sizes) noexcept;
+LATHE_API Status PrefillSizes(const PrefillShape& shape, const PrefillOptions& options,
+                              const Limits& limits, Sizes* sizes) noexcept;
 
 // Cuts a call into tasks of up to 128 rows of one key head. Reads extents, strides, dtypes and starts, never tensor
 // data: data of q, k, v, out and lse may be null. O(B + T * H / 128), no allocation; `*plan` lies inside `plan_memory`.
 // Refuses whatever PrefillArgs and the options rule out, and plan memory that is too small (kBufferTooSmall).
-Status PlanPrefill(const PrefillShape& shape, const PrefillOptions& options,
-                   const PrefillArgs& args, size_t num_workers, Buffer plan_memory,
-                   const PrefillPlan** plan) noexcept;
+LATHE_API Status PlanPrefill(const PrefillShape& shape, const PrefillOptions& options,
+                             const PrefillArgs& args, size_t num_workers, Buffer plan_memory,
+                             const PrefillPlan** plan) noexcept;
 
 // Computes out and lse. O(H * (D + Dv) * sum over sequences of queries * keys); tiles that no row of a block sees, half
 // of a causal square, are left out. Workspace: any alignment, PlanWorkspaceBytes(plan) bytes, one call at a time.
 // Same bits for any executor, number of workers and company in the batch. No allocation, no lock, no exception.
 // Refuses, before anything is written: null data, strides smaller than a row, misaligned data, out or lse overlapping
 // an input or each other, extents, types or starts other than the plan's (kStalePlan), a workspace too small.
-Status RunPrefill(const PrefillPlan& plan, const PrefillArgs& args, Buffer workspace,
-                  const Executor& executor = {}) noexcept;
+LATHE_API Status RunPrefill(const PrefillPlan& plan, const PrefillArgs& args, Buffer workspace,
+                            const Executor& executor = {}) noexcept;
 
 // RunPrefill for pools that are already inside a parallel region: call Part once for every ith of [0, nth), wait for
 // all, then Merge for every ith of its own nth. nth is any number >= 1; with more than the plan's num_workers some have
 // nothing to do in Part. Each refuses what RunPrefill refuses, and ith >= nth.
-Status RunPrefillPart(const PrefillPlan& plan, const PrefillArgs& args, Buffer workspace,
-                      size_t ith, size_t nth) noexcept;
-Status RunPrefillMerge(const PrefillPlan& plan, const PrefillArgs& args, Buffer workspace,
-                       size_t ith, size_t nth) noexcept;
+LATHE_API Status RunPrefillPart(const PrefillPlan& plan, const PrefillArgs& args, Buffer workspace,
+                                size_t ith, size_t nth) noexcept;
+LATHE_API Status RunPrefillMerge(const PrefillPlan& plan, const PrefillArgs& args, Buffer workspace,
+                                 size_t ith, size_t nth) noexcept;
 
 }  // namespace lathe
 

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "lathe/base/config.h"
 #include "lathe/base/executor.h"
 #include "lathe/base/row_transform.h"
 #include "lathe/base/status.h"
@@ -59,8 +60,8 @@ struct QueryPrepOptions {
 // norm vectors of another length, a Hadamard matrix whose D is no power of two, eps that is negative or not
 // finite), positions outside of the rope's table, scales that are not finite, and outputs that overlap an
 // input or one another, other than in place.
-Status PrepareQueries(const QueryPrepArgs& args, const QueryPrepOptions& options = {},
-                      const Executor& executor = {}) noexcept;
+LATHE_API Status PrepareQueries(const QueryPrepArgs& args, const QueryPrepOptions& options = {},
+                                const Executor& executor = {}) noexcept;
 
 }  // namespace lathe
 

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// lathe for one target, the one that this translation unit is compiled for: everything of
-// lathe/lathe.h once more in lathe::st, as inline functions, without table, detection or libhwy.
-// For engines that build a file once for each instruction set themselves, and for experiments.
+// lathe for one target, the one that this translation unit is compiled for: the functions of
+// lathe/lathe.h, defined in this unit and for it alone, without table, detection or libhwy. For
+// engines that build a file once for each instruction set themselves, and for experiments. Stands
+// before all other headers of lathe.
 //
 //   #include <lathe/static.h>
 //   static_assert(lathe::st::kStaticTarget >= lathe::Target::kAvx3Zen4, "check the flags");
 //   lathe::st::RunMlaDecode(*plan, args, workspace);
 //
-// Say lathe::st:: at each call. Any number of units may include it, with any flags, beside others
-// with lathe/impl.h: each has functions of its own. A plan goes to the Run of the unit that made it.
+// lathe::st is lathe; the name says at the call which function is meant. Any number of units may
+// include it, with any flags, beside others with lathe/impl.h: each has functions of its own. A plan
+// goes to the Run of the unit that made it.
 //
 // Flags do not always give what their name says (kStaticTargetName tells), because Highway wants
 // every part of a target to be there:
@@ -28,32 +30,24 @@
 #error "lathe/impl.h and lathe/static.h need translation units of their own"
 #endif
 
-#define LATHE_STATIC_ONLY 1
+#ifdef LATHE_BASE_CONFIG_H_
+#error "lathe/static.h must be included before all other headers of lathe"
+#endif
 
-#include "lathe/arch/float_flags.h"
+#define LATHE_STATIC_ONLY 1
+#define LATHE_API static inline
+
 #include "lathe/host/operations.h"
 #include "lathe/lathe.h"
 
 namespace lathe {
-namespace st {
-namespace {
+
+namespace st = ::lathe;
 
 // The best target that the flags include, and Highway's name of the code that they gave.
-inline constexpr Target kStaticTarget = detail::BaselineTarget();
-inline constexpr const char* kStaticTargetName = LATHE_STRING(LATHE_BASELINE_TOKEN);
+constexpr Target kStaticTarget = detail::BaselineTarget();
+constexpr const char* kStaticTargetName = LATHE_STRING(LATHE_BASELINE_TOKEN);
 
-#define LATHE_DEFAULT = {}
-#define LATHE_OPERATION(result, name, parameters, arguments) \
-  inline result name parameters noexcept {                   \
-    const arch::KeepFloatFlags keep;                         \
-    return detail::name arguments;                           \
-  }
-#include "lathe/dispatch/operations.def"
-#undef LATHE_OPERATION
-#undef LATHE_DEFAULT
-
-}  // namespace
-}  // namespace st
 }  // namespace lathe
 
 #endif  // LATHE_STATIC_H_

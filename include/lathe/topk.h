@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "lathe/base/config.h"
 #include "lathe/base/executor.h"
 #include "lathe/base/status.h"
 #include "lathe/base/target.h"
@@ -86,7 +87,7 @@ struct TopkLimits {
 // k, whatever the number of rows. 0 where no row can have more than k columns. For each worker some
 // 24 k + 64 KiB, and as much as 24 k more where workers may share a row. O(1). A size that no machine has
 // is SIZE_MAX.
-size_t TopkWorkspaceBytes(const TopkLimits& limits) noexcept;
+LATHE_API size_t TopkWorkspaceBytes(const TopkLimits& limits) noexcept;
 
 // Selects the k best of every row's n columns: by score, equal scores by the lower index; +0 and -0 are
 // equal, all NaN are equal and below every number, -inf is a number. n <= k: all of them, without looking
@@ -98,8 +99,8 @@ size_t TopkWorkspaceBytes(const TopkLimits& limits) noexcept;
 // Refuses, before anything is written: negative numbers, null data, extents that differ, strides that let
 // elements overlap, misaligned data, index types too narrow, a table that is too short, sequences and
 // (with check_indices) block ids out of range, outputs that overlap anything, a workspace too small.
-Status Topk(const TopkArgs& args, const TopkOptions& options, Buffer workspace,
-            const Executor& executor = {}) noexcept;
+LATHE_API Status Topk(const TopkArgs& args, const TopkOptions& options, Buffer workspace,
+                      const Executor& executor = {}) noexcept;
 
 }  // namespace lathe
 

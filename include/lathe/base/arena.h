@@ -14,6 +14,11 @@ class Arena {
   // A cache line, and the widest vector any target loads.
   static constexpr size_t kAlign = 64;
 
+  // Of a piece that others shall follow on lines of their own.
+  static constexpr size_t RoundUp(size_t bytes) noexcept {
+    return (bytes + kAlign - 1) / kAlign * kAlign;
+  }
+
   // Counting mode: Take() returns null and only bytes() is of interest.
   constexpr Arena() noexcept = default;
 
@@ -26,7 +31,7 @@ class Arena {
   T* Take(size_t count) noexcept {
     static_assert(alignof(T) <= kAlign, "arena pieces are 64-byte aligned");
     std::byte* piece = base_ == nullptr ? nullptr : base_ + used_;
-    used_ += (count * sizeof(T) + kAlign - 1) / kAlign * kAlign;
+    used_ += RoundUp(count * sizeof(T));
     return reinterpret_cast<T*>(piece);
   }
 

@@ -11,6 +11,12 @@
 #define LATHE_INLINE inline __attribute__((always_inline))
 #endif
 
+// Before the declaration of every public function that is compiled code. One unit of a program, or the
+// library, defines them (impl.h); where static.h is included, it does, for that unit alone.
+#ifndef LATHE_API
+#define LATHE_API
+#endif
+
 // Before a loop of constant length whose body must end up in registers.
 #if defined(__clang__)
 #define LATHE_UNROLL _Pragma("clang loop unroll(full)")

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "lathe/base/config.h"
+
 namespace lathe {
 
 enum class Target : uint8_t {
@@ -47,10 +49,10 @@ struct TargetList {
 
 // Every target lathe knows, best first. The list has static storage. Thread-safe; the first call
 // asks the CPU, later ones do not.
-TargetList Targets() noexcept;
+LATHE_API TargetList Targets() noexcept;
 
 // The target that kAuto means on this machine.
-Target BestTarget() noexcept;
+LATHE_API Target BestTarget() noexcept;
 
 }  // namespace lathe
 

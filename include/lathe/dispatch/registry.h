@@ -135,15 +135,15 @@ inline const KernelTable* KernelsOf(Target target) noexcept {
 }
 
 // What options.target = `requested` means here, and its kernels.
-inline Status ResolveTarget(Target requested, Target* resolved,
-                            const KernelTable** kernels) noexcept {
+inline Status ResolveTarget(Target requested, const KernelTable** kernels,
+                            Target* resolved = nullptr) noexcept {
   const Registry& registry = GetRegistry();
   const char* reason = "no such target";
   for (size_t i = 0; i < kNumRows; ++i) {
     const TargetInfo& info = registry.info[i];
     if (requested == Target::kAuto ? i != registry.best : info.target != requested) continue;
     if (info.runnable) {
-      *resolved = info.target;
+      if (resolved != nullptr) *resolved = info.target;
       *kernels = registry.kernels[i];
       return OkStatus();
     }
@@ -155,12 +155,17 @@ inline Status ResolveTarget(Target requested, Target* resolved,
       .Because(reason);
 }
 
-// The public functions of base/target.h.
-inline TargetList Targets() noexcept { return {GetRegistry().info, kNumRows}; }
-inline Target BestTarget() noexcept { return GetRegistry().info[GetRegistry().best].target; }
-
 }  // namespace LATHE_ABI
 }  // namespace detail
 }  // namespace lathe
+
+lathe::TargetList lathe::Targets() noexcept {
+  return {detail::GetRegistry().info, detail::kNumRows};
+}
+
+lathe::Target lathe::BestTarget() noexcept {
+  const detail::Registry& registry = detail::GetRegistry();
+  return registry.info[registry.best].target;
+}
 
 #endif  // LATHE_DISPATCH_REGISTRY_H_

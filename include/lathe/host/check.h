@@ -3,9 +3,11 @@
 #ifndef LATHE_HOST_CHECK_H_
 #define LATHE_HOST_CHECK_H_
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 
 #include "lathe/base/executor.h"
 #include "lathe/base/keys.h"
@@ -318,6 +320,35 @@ Status CheckCache(const char* name, const BasicPagedCache<Byte>& cache, int64_t 
     return Invalid(name, ".data").Must("be aligned to", alignment);
   }
   return OkStatus();
+}
+
+struct NamedRange {
+  const char* name;
+  ByteRange range;
+};
+struct WrittenRange {
+  const char* rule;  // "not overlap out"
+  ByteRange range;
+};
+
+// No input may touch what is written.
+inline Status CheckApart(std::initializer_list<NamedRange> inputs,
+                         std::initializer_list<WrittenRange> outputs) {
+  for (const NamedRange& input : inputs) {
+    for (const WrittenRange& output : outputs) {
+      if (Overlap(input.range, output.range)) return Invalid(input.name).Must(output.rule);
+    }
+  }
+  return OkStatus();
+}
+
+inline Status CheckBuffer(const char* name, Buffer buffer, size_t needed) {
+  const size_t given = buffer.data == nullptr ? 0 : buffer.bytes;
+  if (given >= needed) return OkStatus();
+  constexpr size_t kMost = INT64_MAX;
+  return Refuse(StatusCode::kBufferTooSmall, name, ".bytes")
+      .Is(static_cast<int64_t>((std::min)(given, kMost)))
+      .Must("be at least", static_cast<int64_t>((std::min)(needed, kMost)));
 }
 
 inline Status CheckExecutor(const Executor& executor) {

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "lathe/dispatch/registry.h"
+#include "lathe/host/call.h"
 #include "lathe/host/check.h"
 #include "lathe/host/parallel.h"
 #include "lathe/host/row_transform_check.h"
@@ -124,13 +125,16 @@ inline Status CheckQueryPrep(const QueryPrepArgs& args, const QueryPrepOptions& 
   return CheckQueryOverlaps(args);
 }
 
-inline Status PrepareQueries(const QueryPrepArgs& args, const QueryPrepOptions& options,
-                             const Executor& executor) noexcept {
+}  // namespace LATHE_ABI
+}  // namespace detail
+}  // namespace lathe
+
+lathe::Status lathe::PrepareQueries(const QueryPrepArgs& args, const QueryPrepOptions& options,
+                                    const Executor& executor) noexcept {
+  LATHE_BEGIN_CALL;
   LATHE_RETURN_IF_REFUSED(CheckQueryPrep(args, options));
-  LATHE_RETURN_IF_REFUSED(CheckExecutor(executor));
-  Target target;
-  const KernelTable* kernels;
-  LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &target, &kernels));
+  const KernelTable* kernels = nullptr;
+  LATHE_RETURN_IF_REFUSED(StartCall(options.target, executor, &kernels));
   const bool has_q = IsGiven(args.q);
   const int64_t num_rows =
       has_q ? args.q.extent[0] * args.q.extent[1] : args.weights.extent[0] * args.weights.extent[1];
@@ -143,9 +147,5 @@ inline Status PrepareQueries(const QueryPrepArgs& args, const QueryPrepOptions& 
   });
   return OkStatus();
 }
-
-}  // namespace LATHE_ABI
-}  // namespace detail
-}  // namespace lathe
 
 #endif  // LATHE_HOST_QUERY_PREP_H_

@@ -77,18 +77,6 @@ inline Status CheckLimits(const Limits& limits) {
 // of work, times a few for each of 65536 workers, cannot overflow.
 constexpr int64_t kMaxWork = int64_t{1} << 44;
 
-struct NamedRange {
-  const char* name;
-  ByteRange range;
-};
-
-// No output may touch an input.
-inline Status CheckApart(const NamedRange& input, ByteRange out, ByteRange lse) {
-  if (Overlap(input.range, out)) return Invalid(input.name).Must("not overlap out");
-  if (Overlap(input.range, lse)) return Invalid(input.name).Must("not overlap lse");
-  return OkStatus();
-}
-
 // out [T, H, Dv] and, where it is given, lse [T, H].
 inline Status CheckResults(const Out<3>& out, const View<float, 2>& lse, int64_t num_heads,
                            int64_t v_dim, bool needs_data) {

@@ -4,6 +4,7 @@
 #define LATHE_HOST_ATTEND_MERGE_STATES_H_
 
 #include "lathe/dispatch/registry.h"
+#include "lathe/host/call.h"
 #include "lathe/host/check.h"
 #include "lathe/host/parallel.h"
 #include "lathe/merge_states.h"
@@ -68,21 +69,20 @@ inline Status CheckMergeStates(const MergeStatesArgs& args) {
   return OkStatus();
 }
 
-inline Status MergeStates(const MergeStatesArgs& args, const MergeStatesOptions& options,
-                          const Executor& executor) noexcept {
+}  // namespace LATHE_ABI
+}  // namespace detail
+}  // namespace lathe
+
+lathe::Status lathe::MergeStates(const MergeStatesArgs& args, const MergeStatesOptions& options,
+                                 const Executor& executor) noexcept {
+  LATHE_BEGIN_CALL;
   LATHE_RETURN_IF_REFUSED(CheckMergeStates(args));
-  LATHE_RETURN_IF_REFUSED(CheckExecutor(executor));
-  Target target;
-  const KernelTable* kernels;
-  LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &target, &kernels));
+  const KernelTable* kernels = nullptr;
+  LATHE_RETURN_IF_REFUSED(StartCall(options.target, executor, &kernels));
   // Eight rows of a few parts are some 10 us.
   ForEachRange(executor, args.out.extent[0] * args.out.extent[1], 8,
                [&](int64_t begin, int64_t end) { kernels->merge(args, begin, end); });
   return OkStatus();
 }
-
-}  // namespace LATHE_ABI
-}  // namespace detail
-}  // namespace lathe
 
 #endif  // LATHE_HOST_ATTEND_MERGE_STATES_H_

@@ -5,6 +5,7 @@
 
 #include "lathe/host/attend/mla_decode_lengths.h"
 #include "lathe/host/attend/run.h"
+#include "lathe/host/call.h"
 #include "lathe/host/engine_choice.h"
 #include "lathe/host/keys/resolve.h"
 
@@ -22,11 +23,6 @@ struct Plan : AttendPlan {
 };
 
 inline const Plan& PlanOf(const MlaDecodePlan& plan) { return reinterpret_cast<const Plan&>(plan); }
-
-inline Target PlanTarget(const MlaDecodePlan& plan) noexcept { return PlanOf(plan).target; }
-inline size_t PlanWorkspaceBytes(const MlaDecodePlan& plan) noexcept {
-  return PlanOf(plan).workspace_bytes;
-}
 
 inline DType QueryDType(const MlaDecodeArgs& args) {
   return args.q.extent[2] > 0 ? args.q.dtype : args.q_nope.dtype;
@@ -47,25 +43,6 @@ inline Engine EngineFor(const KernelTable& kernels, const MlaDecodeOptions& opti
     rows = (std::min)(rows, BFloat16RowsOf(set.keys.cache.format));
   }
   return ChooseEngine(kernels.native_bf16, options.precision, rows, is_bf16_query);
-}
-
-inline Status MlaDecodeSizes(const MlaShape& shape, const MlaDecodeOptions& options,
-                             const Limits& limits, Sizes* sizes) noexcept {
-  if (sizes == nullptr) return Invalid("sizes").Must("not be null");
-  LATHE_RETURN_IF_REFUSED(CheckShape(shape));
-  LATHE_RETURN_IF_REFUSED(CheckOptions(options));
-  LATHE_RETURN_IF_REFUSED(CheckLimits(limits));
-  Target target;
-  const KernelTable* kernels;
-  LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &target, &kernels));
-
-  // A token's rows start at most one block more than they fill, and so does a sequence's.
-  const int64_t num_blocks =
-      limits.max_num_tokens * CeilDiv(shape.num_heads, kMaxBlockRows) + limits.max_num_seqs;
-  *sizes = SizesFor<Plan>(*kernels, {shape.head_dim(), shape.kv_lora_rank}, options.split_tokens,
-                          num_blocks, limits.max_num_tokens * shape.num_heads, limits.max_num_keys,
-                          limits.num_workers);
-  return OkStatus();
 }
 
 // Of what a plan was made for.
@@ -131,43 +108,6 @@ inline AttendCall CallOf(const MlaShape& shape, const MlaDecodeOptions& options,
   return call;
 }
 
-inline Status PlanMlaDecode(const MlaShape& shape, const MlaDecodeOptions& options,
-                            const MlaDecodeArgs& args, size_t num_workers, Buffer plan_memory,
-                            const MlaDecodePlan** plan) noexcept {
-  if (plan == nullptr) return Invalid("plan").Must("not be null");
-  LATHE_RETURN_IF_REFUSED(CheckWorkers("num_workers", num_workers));
-  LATHE_RETURN_IF_REFUSED(CheckShape(shape));
-  LATHE_RETURN_IF_REFUSED(CheckOptions(options));
-  LATHE_RETURN_IF_REFUSED(CheckArgs(shape, options, args, false));
-  LATHE_RETURN_IF_REFUSED(
-      CheckQueryStartLoc("query_start_loc", args.query_start_loc, BatchOf(args).num_tokens));
-  LATHE_RETURN_IF_REFUSED(CheckTreeMask(args));
-  const Causality causality = CausalityOf(options, args);
-  LATHE_RETURN_IF_REFUSED(CheckLengths(args, causality));
-  LATHE_RETURN_IF_REFUSED(CheckOutPositions(args, options.causal));
-  if (options.check_indices) LATHE_RETURN_IF_REFUSED(CheckBlockTables(args, causality));
-  Plan wanted{};
-  LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &wanted.target, &wanted.kernels));
-  wanted.engine = EngineFor(*wanted.kernels, options, args);
-  wanted.shape = {shape.head_dim(), shape.kv_lora_rank};
-  wanted.split_tokens = options.split_tokens;
-  wanted.fingerprint = FingerprintOf(args);
-  wanted.num_workers = num_workers;
-  wanted.mla = shape;
-  wanted.options = options;
-  wanted.query_dtype = QueryDType(args);
-  wanted.rope_dtype = RopeDType(args);
-  for (const NamedKeys& set : KeySetsOf(args)) {
-    wanted.formats[wanted.num_key_sets++] = set.keys.cache.format;
-  }
-  Plan* made = nullptr;
-  LATHE_RETURN_IF_REFUSED(MakePlan(
-      wanted, {CallOf(shape, options, args), args.query_start_loc, BatchOf(args), shape.num_heads},
-      plan_memory, &made));
-  *plan = reinterpret_cast<const MlaDecodePlan*>(made);
-  return OkStatus();
-}
-
 inline Status CheckRun(const Plan& plan, const MlaDecodeArgs& args, Buffer workspace) {
   LATHE_RETURN_IF_REFUSED(CheckBatch(plan, BatchOf(args)));
   LATHE_RETURN_IF_REFUSED(CheckArgs(plan.mla, plan.options, args, true));
@@ -193,21 +133,91 @@ inline AttendCall CallOf(const Plan& plan, const MlaDecodeArgs& args) {
   return CallOf(plan.mla, plan.options, args);
 }
 
-inline Status RunMlaDecode(const MlaDecodePlan& plan, const MlaDecodeArgs& args, Buffer workspace,
-                           const Executor& executor) noexcept {
-  return RunAll(PlanOf(plan), args, workspace, executor);
-}
-inline Status RunMlaDecodePart(const MlaDecodePlan& plan, const MlaDecodeArgs& args,
-                               Buffer workspace, size_t ith, size_t nth) noexcept {
-  return RunShare(&AttendRun::Part, PlanOf(plan), args, workspace, ith, nth);
-}
-inline Status RunMlaDecodeMerge(const MlaDecodePlan& plan, const MlaDecodeArgs& args,
-                                Buffer workspace, size_t ith, size_t nth) noexcept {
-  return RunShare(&AttendRun::Merge, PlanOf(plan), args, workspace, ith, nth);
-}
-
 }  // namespace LATHE_ABI
 }  // namespace detail
 }  // namespace lathe
+
+lathe::Target lathe::PlanTarget(const MlaDecodePlan& plan) noexcept {
+  return detail::PlanOf(plan).target;
+}
+
+size_t lathe::PlanWorkspaceBytes(const MlaDecodePlan& plan) noexcept {
+  return detail::PlanOf(plan).workspace_bytes;
+}
+
+lathe::Status lathe::MlaDecodeSizes(const MlaShape& shape, const MlaDecodeOptions& options,
+                                    const Limits& limits, Sizes* sizes) noexcept {
+  LATHE_BEGIN_CALL;
+  if (sizes == nullptr) return Invalid("sizes").Must("not be null");
+  LATHE_RETURN_IF_REFUSED(CheckShape(shape));
+  LATHE_RETURN_IF_REFUSED(CheckOptions(options));
+  LATHE_RETURN_IF_REFUSED(CheckLimits(limits));
+  const KernelTable* kernels = nullptr;
+  LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &kernels));
+
+  // A token's rows start at most one block more than they fill, and so does a sequence's.
+  const int64_t num_blocks =
+      limits.max_num_tokens * CeilDiv(shape.num_heads, kMaxBlockRows) + limits.max_num_seqs;
+  *sizes = SizesFor<Plan>(*kernels, {shape.head_dim(), shape.kv_lora_rank}, options.split_tokens,
+                          num_blocks, limits.max_num_tokens * shape.num_heads, limits.max_num_keys,
+                          limits.num_workers);
+  return OkStatus();
+}
+
+lathe::Status lathe::PlanMlaDecode(const MlaShape& shape, const MlaDecodeOptions& options,
+                                   const MlaDecodeArgs& args, size_t num_workers,
+                                   Buffer plan_memory, const MlaDecodePlan** plan) noexcept {
+  LATHE_BEGIN_CALL;
+  if (plan == nullptr) return Invalid("plan").Must("not be null");
+  LATHE_RETURN_IF_REFUSED(CheckWorkers("num_workers", num_workers));
+  LATHE_RETURN_IF_REFUSED(CheckShape(shape));
+  LATHE_RETURN_IF_REFUSED(CheckOptions(options));
+  LATHE_RETURN_IF_REFUSED(CheckArgs(shape, options, args, false));
+  LATHE_RETURN_IF_REFUSED(
+      CheckQueryStartLoc("query_start_loc", args.query_start_loc, BatchOf(args).num_tokens));
+  LATHE_RETURN_IF_REFUSED(CheckTreeMask(args));
+  const Causality causality = CausalityOf(options, args);
+  LATHE_RETURN_IF_REFUSED(CheckLengths(args, causality));
+  LATHE_RETURN_IF_REFUSED(CheckOutPositions(args, options.causal));
+  if (options.check_indices) LATHE_RETURN_IF_REFUSED(CheckBlockTables(args, causality));
+  Plan wanted{};
+  LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &wanted.kernels, &wanted.target));
+  wanted.engine = EngineFor(*wanted.kernels, options, args);
+  wanted.shape = {shape.head_dim(), shape.kv_lora_rank};
+  wanted.split_tokens = options.split_tokens;
+  wanted.fingerprint = FingerprintOf(args);
+  wanted.num_workers = num_workers;
+  wanted.mla = shape;
+  wanted.options = options;
+  wanted.query_dtype = QueryDType(args);
+  wanted.rope_dtype = RopeDType(args);
+  for (const NamedKeys& set : KeySetsOf(args)) {
+    wanted.formats[wanted.num_key_sets++] = set.keys.cache.format;
+  }
+  Plan* made = nullptr;
+  LATHE_RETURN_IF_REFUSED(MakePlan(
+      wanted, {CallOf(shape, options, args), args.query_start_loc, BatchOf(args), shape.num_heads},
+      plan_memory, &made));
+  *plan = reinterpret_cast<const MlaDecodePlan*>(made);
+  return OkStatus();
+}
+
+lathe::Status lathe::RunMlaDecode(const MlaDecodePlan& plan, const MlaDecodeArgs& args,
+                                  Buffer workspace, const Executor& executor) noexcept {
+  LATHE_BEGIN_CALL;
+  return RunAll(PlanOf(plan), args, workspace, executor);
+}
+
+lathe::Status lathe::RunMlaDecodePart(const MlaDecodePlan& plan, const MlaDecodeArgs& args,
+                                      Buffer workspace, size_t ith, size_t nth) noexcept {
+  LATHE_BEGIN_CALL;
+  return RunShare(&AttendRun::Part, PlanOf(plan), args, workspace, ith, nth);
+}
+
+lathe::Status lathe::RunMlaDecodeMerge(const MlaDecodePlan& plan, const MlaDecodeArgs& args,
+                                       Buffer workspace, size_t ith, size_t nth) noexcept {
+  LATHE_BEGIN_CALL;
+  return RunShare(&AttendRun::Merge, PlanOf(plan), args, workspace, ith, nth);
+}
 
 #endif  // LATHE_HOST_ATTEND_MLA_DECODE_H_

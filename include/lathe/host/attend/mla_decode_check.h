@@ -92,26 +92,28 @@ inline Status CheckOutRope(const MlaShape& shape, const MlaDecodeArgs& args) {
 
 // No output may touch an input or the other output.
 inline Status CheckOverlap(const MlaShape& shape, const MlaDecodeArgs& args) {
-  const NamedRange inputs[] = {{"q", RangeOf(args.q)},
-                               {"q_nope", RangeOf(args.q_nope)},
-                               {"q_pe", RangeOf(args.q_pe)},
-                               {"query_start_loc", RangeOf(args.query_start_loc)},
-                               {"attn_sink", RangeOf(args.attn_sink)},
-                               {"out_rope.cos", RangeOf(args.out_rope.cos)},
-                               {"out_rope.sin", RangeOf(args.out_rope.sin)},
-                               {"positions", RangeOf(args.positions)},
-                               {"tree_mask", RangeOf(args.tree_mask)}};
   const ByteRange out = RangeOf(args.out);
   const ByteRange lse = RangeOf(args.lse);
-  for (const NamedRange& input : inputs) LATHE_RETURN_IF_REFUSED(CheckApart(input, out, lse));
+  const std::initializer_list<WrittenRange> outputs = {{"not overlap out", out},
+                                                       {"not overlap lse", lse}};
+  LATHE_RETURN_IF_REFUSED(CheckApart({{"q", RangeOf(args.q)},
+                                      {"q_nope", RangeOf(args.q_nope)},
+                                      {"q_pe", RangeOf(args.q_pe)},
+                                      {"query_start_loc", RangeOf(args.query_start_loc)},
+                                      {"attn_sink", RangeOf(args.attn_sink)},
+                                      {"out_rope.cos", RangeOf(args.out_rope.cos)},
+                                      {"out_rope.sin", RangeOf(args.out_rope.sin)},
+                                      {"positions", RangeOf(args.positions)},
+                                      {"tree_mask", RangeOf(args.tree_mask)}},
+                                     outputs));
   for (const auto& [number, keys, names] : KeySetsOf(args)) {
-    const NamedRange of_set[] = {{names.cache, RangeOf(keys.cache, shape.head_dim())},
-                                 {names.block_table, RangeOf(keys.block_table)},
-                                 {names.seq_lens, RangeOf(keys.seq_lens)},
-                                 {names.row_kv_lens, RangeOf(keys.row_kv_lens)},
-                                 {names.indices, RangeOf(keys.indices)},
-                                 {names.topk_length, RangeOf(keys.topk_length)}};
-    for (const NamedRange& input : of_set) LATHE_RETURN_IF_REFUSED(CheckApart(input, out, lse));
+    LATHE_RETURN_IF_REFUSED(CheckApart({{names.cache, RangeOf(keys.cache, shape.head_dim())},
+                                        {names.block_table, RangeOf(keys.block_table)},
+                                        {names.seq_lens, RangeOf(keys.seq_lens)},
+                                        {names.row_kv_lens, RangeOf(keys.row_kv_lens)},
+                                        {names.indices, RangeOf(keys.indices)},
+                                        {names.topk_length, RangeOf(keys.topk_length)}},
+                                       outputs));
   }
   if (Overlap(out, lse)) return Invalid("lse").Must("not overlap out");
   return OkStatus();

@@ -291,7 +291,7 @@ inline size_t WorkspaceBytes(size_t num_workers, size_t scratch_bytes, int64_t p
 inline size_t ScratchBytes(const KernelTable& kernels, Engine engine, const AttendShape& shape,
                            int64_t max_rows) {
   const size_t bytes = kernels.attend_scratch_bytes[static_cast<size_t>(engine)](shape, max_rows);
-  return (bytes + Arena::kAlign - 1) / Arena::kAlign * Arena::kAlign;
+  return Arena::RoundUp(bytes);
 }
 
 // Plan memory and workspace for up to `num_blocks` blocks of at most `max_rows` rows and `max_keys` keys.
@@ -338,11 +338,7 @@ Status MakePlan(const Plan& wanted, const AttendBatch& batch, Buffer plan_memory
                                             wanted.shape.v_dim, wanted.split_tokens);
   Arena counting;
   CarvePlan<Plan>(counting, capacity);
-  if (plan_memory.data == nullptr || plan_memory.bytes < counting.bytes()) {
-    return Refuse(StatusCode::kBufferTooSmall, "plan_memory", ".bytes")
-        .Is(plan_memory.data == nullptr ? 0 : static_cast<int64_t>(plan_memory.bytes))
-        .Must("be at least", static_cast<int64_t>(counting.bytes()));
-  }
+  LATHE_RETURN_IF_REFUSED(CheckBuffer("plan_memory", plan_memory, counting.bytes()));
   Arena arena(plan_memory.data);
   Plan* plan = CarvePlan<Plan>(arena, capacity);
   AttendTask* tasks = plan->tasks;

@@ -5,6 +5,7 @@
 
 #include "lathe/host/attend/prefill_check.h"
 #include "lathe/host/attend/run.h"
+#include "lathe/host/call.h"
 #include "lathe/host/engine_choice.h"
 #include "lathe/host/keys/resolve.h"
 
@@ -23,30 +24,8 @@ inline const PlanOfPrefill& PlanOf(const PrefillPlan& plan) {
   return reinterpret_cast<const PlanOfPrefill&>(plan);
 }
 
-inline Target PlanTarget(const PrefillPlan& plan) noexcept { return PlanOf(plan).target; }
-inline size_t PlanWorkspaceBytes(const PrefillPlan& plan) noexcept {
-  return PlanOf(plan).workspace_bytes;
-}
-
 inline AttendShape ShapeOf(const PrefillShape& shape) {
   return {shape.qk_head_dim, shape.v_head_dim, shape.v_head_dim};
-}
-
-inline Status PrefillSizes(const PrefillShape& shape, const PrefillOptions& options,
-                           const Limits& limits, Sizes* sizes) noexcept {
-  if (sizes == nullptr) return Invalid("sizes").Must("not be null");
-  LATHE_RETURN_IF_REFUSED(CheckShape(shape));
-  LATHE_RETURN_IF_REFUSED(CheckPrefillOptions(options));
-  LATHE_RETURN_IF_REFUSED(CheckLimits(limits));
-  Target target;
-  const KernelTable* kernels;
-  LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &target, &kernels));
-  // The rows of a key head fill blocks, but for one of each sequence.
-  const int64_t unit_rows = limits.max_num_tokens * (shape.num_heads / shape.kv_heads());
-  const int64_t num_blocks = shape.kv_heads() * (unit_rows / kMaxBlockRows + limits.max_num_seqs);
-  *sizes = SizesFor<PlanOfPrefill>(*kernels, ShapeOf(shape), options.split_tokens, num_blocks,
-                                   unit_rows, limits.max_num_keys, limits.num_workers);
-  return OkStatus();
 }
 
 // Of what a plan was made for.
@@ -75,9 +54,54 @@ inline AttendCall CallOf(const PrefillShape& shape, const PrefillOptions& option
   return call;
 }
 
-inline Status PlanPrefill(const PrefillShape& shape, const PrefillOptions& options,
-                          const PrefillArgs& args, size_t num_workers, Buffer plan_memory,
-                          const PrefillPlan** plan) noexcept {
+inline Status CheckRun(const PlanOfPrefill& plan, const PrefillArgs& args, Buffer workspace) {
+  LATHE_RETURN_IF_REFUSED(CheckBatch(plan, BatchOf(args)));
+  LATHE_RETURN_IF_REFUSED(CheckArgs(plan.prefill, args, true));
+  LATHE_RETURN_IF_REFUSED(CheckPlannedDType("q", args.q.dtype, plan.query_dtype));
+  LATHE_RETURN_IF_REFUSED(CheckPlannedDType("k", args.k.dtype, plan.key_dtype));
+  if (FingerprintOf(args) != plan.fingerprint) {
+    return Refuse(StatusCode::kStalePlan, "plan").Must("be made for these starts of sequences");
+  }
+  return CheckWorkspace(plan, workspace);
+}
+
+inline AttendCall CallOf(const PlanOfPrefill& plan, const PrefillArgs& args) {
+  return CallOf(plan.prefill, plan.options, args);
+}
+
+}  // namespace LATHE_ABI
+}  // namespace detail
+}  // namespace lathe
+
+lathe::Target lathe::PlanTarget(const PrefillPlan& plan) noexcept {
+  return detail::PlanOf(plan).target;
+}
+
+size_t lathe::PlanWorkspaceBytes(const PrefillPlan& plan) noexcept {
+  return detail::PlanOf(plan).workspace_bytes;
+}
+
+lathe::Status lathe::PrefillSizes(const PrefillShape& shape, const PrefillOptions& options,
+                                  const Limits& limits, Sizes* sizes) noexcept {
+  LATHE_BEGIN_CALL;
+  if (sizes == nullptr) return Invalid("sizes").Must("not be null");
+  LATHE_RETURN_IF_REFUSED(CheckShape(shape));
+  LATHE_RETURN_IF_REFUSED(CheckPrefillOptions(options));
+  LATHE_RETURN_IF_REFUSED(CheckLimits(limits));
+  const KernelTable* kernels = nullptr;
+  LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &kernels));
+  // The rows of a key head fill blocks, but for one of each sequence.
+  const int64_t unit_rows = limits.max_num_tokens * (shape.num_heads / shape.kv_heads());
+  const int64_t num_blocks = shape.kv_heads() * (unit_rows / kMaxBlockRows + limits.max_num_seqs);
+  *sizes = SizesFor<PlanOfPrefill>(*kernels, ShapeOf(shape), options.split_tokens, num_blocks,
+                                   unit_rows, limits.max_num_keys, limits.num_workers);
+  return OkStatus();
+}
+
+lathe::Status lathe::PlanPrefill(const PrefillShape& shape, const PrefillOptions& options,
+                                 const PrefillArgs& args, size_t num_workers, Buffer plan_memory,
+                                 const PrefillPlan** plan) noexcept {
+  LATHE_BEGIN_CALL;
   if (plan == nullptr) return Invalid("plan").Must("not be null");
   LATHE_RETURN_IF_REFUSED(CheckWorkers("num_workers", num_workers));
   LATHE_RETURN_IF_REFUSED(CheckShape(shape));
@@ -85,7 +109,7 @@ inline Status PlanPrefill(const PrefillShape& shape, const PrefillOptions& optio
   LATHE_RETURN_IF_REFUSED(CheckArgs(shape, args, false));
   LATHE_RETURN_IF_REFUSED(CheckStarts(shape, args));
   PlanOfPrefill wanted{};
-  LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &wanted.target, &wanted.kernels));
+  LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &wanted.kernels, &wanted.target));
   wanted.engine =
       ChooseEngine(wanted.kernels->native_bf16, options.precision,
                    BFloat16RowsOf(PageOfRows(args.k).format), args.q.dtype == DType::kBFloat16);
@@ -105,36 +129,22 @@ inline Status PlanPrefill(const PrefillShape& shape, const PrefillOptions& optio
   return OkStatus();
 }
 
-inline Status CheckRun(const PlanOfPrefill& plan, const PrefillArgs& args, Buffer workspace) {
-  LATHE_RETURN_IF_REFUSED(CheckBatch(plan, BatchOf(args)));
-  LATHE_RETURN_IF_REFUSED(CheckArgs(plan.prefill, args, true));
-  LATHE_RETURN_IF_REFUSED(CheckPlannedDType("q", args.q.dtype, plan.query_dtype));
-  LATHE_RETURN_IF_REFUSED(CheckPlannedDType("k", args.k.dtype, plan.key_dtype));
-  if (FingerprintOf(args) != plan.fingerprint) {
-    return Refuse(StatusCode::kStalePlan, "plan").Must("be made for these starts of sequences");
-  }
-  return CheckWorkspace(plan, workspace);
-}
-
-inline AttendCall CallOf(const PlanOfPrefill& plan, const PrefillArgs& args) {
-  return CallOf(plan.prefill, plan.options, args);
-}
-
-inline Status RunPrefill(const PrefillPlan& plan, const PrefillArgs& args, Buffer workspace,
-                         const Executor& executor) noexcept {
+lathe::Status lathe::RunPrefill(const PrefillPlan& plan, const PrefillArgs& args, Buffer workspace,
+                                const Executor& executor) noexcept {
+  LATHE_BEGIN_CALL;
   return RunAll(PlanOf(plan), args, workspace, executor);
 }
-inline Status RunPrefillPart(const PrefillPlan& plan, const PrefillArgs& args, Buffer workspace,
-                             size_t ith, size_t nth) noexcept {
+
+lathe::Status lathe::RunPrefillPart(const PrefillPlan& plan, const PrefillArgs& args,
+                                    Buffer workspace, size_t ith, size_t nth) noexcept {
+  LATHE_BEGIN_CALL;
   return RunShare(&AttendRun::Part, PlanOf(plan), args, workspace, ith, nth);
 }
-inline Status RunPrefillMerge(const PrefillPlan& plan, const PrefillArgs& args, Buffer workspace,
-                              size_t ith, size_t nth) noexcept {
+
+lathe::Status lathe::RunPrefillMerge(const PrefillPlan& plan, const PrefillArgs& args,
+                                     Buffer workspace, size_t ith, size_t nth) noexcept {
+  LATHE_BEGIN_CALL;
   return RunShare(&AttendRun::Merge, PlanOf(plan), args, workspace, ith, nth);
 }
-
-}  // namespace LATHE_ABI
-}  // namespace detail
-}  // namespace lathe
 
 #endif  // LATHE_HOST_ATTEND_PREFILL_H_

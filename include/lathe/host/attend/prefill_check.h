@@ -44,15 +44,15 @@ inline Status CheckPrefillInput(const char* name, const In<3>& view, const int64
 }
 
 inline Status CheckPrefillOverlap(const PrefillArgs& args) {
-  const NamedRange inputs[] = {{"q", RangeOf(args.q)},
-                               {"query_start_loc", RangeOf(args.query_start_loc)},
-                               {"k", RangeOf(args.k)},
-                               {"v", RangeOf(args.v)},
-                               {"kv_start_loc", RangeOf(args.kv_start_loc)},
-                               {"attn_sink", RangeOf(args.attn_sink)}};
   const ByteRange out = RangeOf(args.out);
   const ByteRange lse = RangeOf(args.lse);
-  for (const NamedRange& input : inputs) LATHE_RETURN_IF_REFUSED(CheckApart(input, out, lse));
+  LATHE_RETURN_IF_REFUSED(CheckApart({{"q", RangeOf(args.q)},
+                                      {"query_start_loc", RangeOf(args.query_start_loc)},
+                                      {"k", RangeOf(args.k)},
+                                      {"v", RangeOf(args.v)},
+                                      {"kv_start_loc", RangeOf(args.kv_start_loc)},
+                                      {"attn_sink", RangeOf(args.attn_sink)}},
+                                     {{"not overlap out", out}, {"not overlap lse", lse}}));
   if (Overlap(out, lse)) return Invalid("lse").Must("not overlap out");
   return OkStatus();
 }

@@ -68,12 +68,7 @@ inline Status CheckPlannedDType(const char* name, DType dtype, DType planned) {
 
 inline Status CheckWorkspace(const AttendPlan& plan, Buffer workspace) {
   if (plan.num_tasks == 0) return OkStatus();
-  if (workspace.data == nullptr || workspace.bytes < plan.workspace_bytes) {
-    return Refuse(StatusCode::kBufferTooSmall, "workspace", ".bytes")
-        .Is(workspace.data == nullptr ? 0 : static_cast<int64_t>(workspace.bytes))
-        .Must("be at least", static_cast<int64_t>(plan.workspace_bytes));
-  }
-  return OkStatus();
+  return CheckBuffer("workspace", workspace, plan.workspace_bytes);
 }
 
 inline Status CheckPart(size_t ith, size_t nth) {

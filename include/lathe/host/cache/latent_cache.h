@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "lathe/dispatch/registry.h"
+#include "lathe/host/call.h"
 #include "lathe/host/check.h"
 #include "lathe/host/parallel.h"
 #include "lathe/host/row_transform_check.h"
@@ -114,10 +115,8 @@ inline Status WriteRecords(const LatentWriteArgs* layers, size_t num_layers, con
     LATHE_RETURN_IF_REFUSED(CheckLatentWrite(layers[i], name));
   }
   LATHE_RETURN_IF_REFUSED(CheckOverlaps(layers, num_layers, name));
-  LATHE_RETURN_IF_REFUSED(CheckExecutor(executor));
-  Target target;
-  const KernelTable* kernels;
-  LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &target, &kernels));
+  const KernelTable* kernels = nullptr;
+  LATHE_RETURN_IF_REFUSED(StartCall(options.target, executor, &kernels));
   // A record takes some 50 ns and more; fewer than 32 of them are not worth a second thread.
   ForEachRangeOfParts(
       executor, static_cast<int64_t>(num_layers), 32,
@@ -128,20 +127,29 @@ inline Status WriteRecords(const LatentWriteArgs* layers, size_t num_layers, con
   return OkStatus();
 }
 
-inline Status WriteLatentCaches(const LatentWriteArgs* layers, size_t num_layers,
-                                const LatentWriteOptions& options,
-                                const Executor& executor) noexcept {
+}  // namespace LATHE_ABI
+}  // namespace detail
+}  // namespace lathe
+
+lathe::Status lathe::WriteLatentCaches(const LatentWriteArgs* layers, size_t num_layers,
+                                       const LatentWriteOptions& options,
+                                       const Executor& executor) noexcept {
+  LATHE_BEGIN_CALL;
   return WriteRecords(layers, num_layers, "kv_c", options, executor);
 }
 
-inline Status WriteLatentCache(const LatentWriteArgs& args, const LatentWriteOptions& options,
-                               const Executor& executor) noexcept {
+lathe::Status lathe::WriteLatentCache(const LatentWriteArgs& args,
+                                      const LatentWriteOptions& options,
+                                      const Executor& executor) noexcept {
+  LATHE_BEGIN_CALL;
   return WriteRecords(&args, 1, "kv_c", options, executor);
 }
 
 // A key of an indexer is a record without a rope part of its own.
-inline Status WriteIndexerCache(const IndexerWriteArgs& args, const IndexerWriteOptions& options,
-                                const Executor& executor) noexcept {
+lathe::Status lathe::WriteIndexerCache(const IndexerWriteArgs& args,
+                                       const IndexerWriteOptions& options,
+                                       const Executor& executor) noexcept {
+  LATHE_BEGIN_CALL;
   LatentWriteArgs write;
   write.kv_c = args.k;
   write.slot_mapping = args.slot_mapping;
@@ -150,9 +158,5 @@ inline Status WriteIndexerCache(const IndexerWriteArgs& args, const IndexerWrite
   write.positions = args.positions;
   return WriteRecords(&write, 1, "k", {options.target, options.power_of_two_scales}, executor);
 }
-
-}  // namespace LATHE_ABI
-}  // namespace detail
-}  // namespace lathe
 
 #endif  // LATHE_HOST_CACHE_LATENT_CACHE_H_

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "lathe/dispatch/registry.h"
+#include "lathe/host/call.h"
 #include "lathe/host/check.h"
 #include "lathe/host/parallel.h"
 #include "lathe/latent_cache.h"
@@ -44,19 +45,12 @@ inline Status CheckGatherArgs(const LatentGatherArgs& args) {
         .Must("be at least seq_lens.extent[0] =", num_seqs);
   }
   if (args.last_n < 0) return Invalid("last_n").Is(args.last_n).Must("be at least", 0);
-  const ByteRange out = RangeOf(args.out);
-  if (Overlap(RangeOf(args.cache, width), out)) return Invalid("cache").Must("not overlap out");
-  struct Named {
-    const char* name;
-    ByteRange range;
-  };
-  for (const Named& input :
-       {Named{"block_table", RangeOf(args.block_table)}, Named{"seq_lens", RangeOf(args.seq_lens)},
-        Named{"seq_starts", RangeOf(args.seq_starts)},
-        Named{"out_start_loc", RangeOf(args.out_start_loc)}}) {
-    if (Overlap(input.range, out)) return Invalid(input.name).Must("not overlap out");
-  }
-  return OkStatus();
+  return CheckApart({{"cache", RangeOf(args.cache, width)},
+                     {"block_table", RangeOf(args.block_table)},
+                     {"seq_lens", RangeOf(args.seq_lens)},
+                     {"seq_starts", RangeOf(args.seq_starts)},
+                     {"out_start_loc", RangeOf(args.out_start_loc)}},
+                    {{"not overlap out", RangeOf(args.out)}});
 }
 
 inline Status CheckGatherLengths(const LatentGatherArgs& args, int64_t seq) {
@@ -120,13 +114,17 @@ inline Status CheckGather(const LatentGatherArgs& args) {
   return OkStatus();
 }
 
-inline Status GatherLatentCache(const LatentGatherArgs& args, const LatentGatherOptions& options,
-                                const Executor& executor) noexcept {
+}  // namespace LATHE_ABI
+}  // namespace detail
+}  // namespace lathe
+
+lathe::Status lathe::GatherLatentCache(const LatentGatherArgs& args,
+                                       const LatentGatherOptions& options,
+                                       const Executor& executor) noexcept {
+  LATHE_BEGIN_CALL;
   LATHE_RETURN_IF_REFUSED(CheckGather(args));
-  LATHE_RETURN_IF_REFUSED(CheckExecutor(executor));
-  Target target;
-  const KernelTable* kernels;
-  LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &target, &kernels));
+  const KernelTable* kernels = nullptr;
+  LATHE_RETURN_IF_REFUSED(StartCall(options.target, executor, &kernels));
   ForEachRangeOfParts(
       executor, args.seq_lens.extent[0], 32,
       [&](int64_t seq) { return GatherTaskOf(args, seq).count; },
@@ -136,9 +134,5 @@ inline Status GatherLatentCache(const LatentGatherArgs& args, const LatentGather
       });
   return OkStatus();
 }
-
-}  // namespace LATHE_ABI
-}  // namespace detail
-}  // namespace lathe
 
 #endif  // LATHE_HOST_CACHE_LATENT_GATHER_H_

@@ -7,6 +7,7 @@
 
 #include <cstring>
 
+#include "lathe/host/call.h"
 #include "lathe/host/check.h"
 #include "lathe/host/parallel.h"
 #include "lathe/latent_cache.h"
@@ -97,8 +98,13 @@ inline void CopySlices(const PageCopyArgs& args, int64_t begin, int64_t end) {
   }
 }
 
-inline Status CopyCachesPages(const PageCopyArgs* layers, size_t num_layers,
-                              const Executor& executor) noexcept {
+}  // namespace LATHE_ABI
+}  // namespace detail
+}  // namespace lathe
+
+lathe::Status lathe::CopyCachesPages(const PageCopyArgs* layers, size_t num_layers,
+                                     const Executor& executor) noexcept {
+  LATHE_BEGIN_CALL;
   if (layers == nullptr && num_layers > 0) return Invalid("layers").Must("not be null");
   const auto is_empty = [&](size_t i) { return layers[i].block_pairs.extent[0] == 0; };
   int64_t bytes = 0;
@@ -118,12 +124,9 @@ inline Status CopyCachesPages(const PageCopyArgs* layers, size_t num_layers,
   return OkStatus();
 }
 
-inline Status CopyCachePages(const PageCopyArgs& args, const Executor& executor) noexcept {
-  return detail::CopyCachesPages(&args, 1, executor);
+lathe::Status lathe::CopyCachePages(const PageCopyArgs& args, const Executor& executor) noexcept {
+  LATHE_BEGIN_CALL;
+  return CopyCachesPages(&args, 1, executor);
 }
-
-}  // namespace LATHE_ABI
-}  // namespace detail
-}  // namespace lathe
 
 #endif  // LATHE_HOST_CACHE_PAGE_COPY_H_

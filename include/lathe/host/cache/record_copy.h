@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "lathe/host/call.h"
 #include "lathe/host/check.h"
 #include "lathe/host/parallel.h"
 #include "lathe/latent_cache.h"
@@ -95,8 +96,13 @@ inline void CopyRecordSlices(const RecordCopyArgs& args, int64_t begin, int64_t 
   }
 }
 
-inline Status CopyCachesRecords(const RecordCopyArgs* layers, size_t num_layers,
-                                const Executor& executor) noexcept {
+}  // namespace LATHE_ABI
+}  // namespace detail
+}  // namespace lathe
+
+lathe::Status lathe::CopyCachesRecords(const RecordCopyArgs* layers, size_t num_layers,
+                                       const Executor& executor) noexcept {
+  LATHE_BEGIN_CALL;
   // Copies of fewer bytes are not worth a second thread.
   constexpr int64_t kPieceBytes = 16384;
   if (layers == nullptr && num_layers > 0) return Invalid("layers").Must("not be null");
@@ -120,12 +126,10 @@ inline Status CopyCachesRecords(const RecordCopyArgs* layers, size_t num_layers,
   return OkStatus();
 }
 
-inline Status CopyCacheRecords(const RecordCopyArgs& args, const Executor& executor) noexcept {
-  return detail::CopyCachesRecords(&args, 1, executor);
+lathe::Status lathe::CopyCacheRecords(const RecordCopyArgs& args,
+                                      const Executor& executor) noexcept {
+  LATHE_BEGIN_CALL;
+  return CopyCachesRecords(&args, 1, executor);
 }
-
-}  // namespace LATHE_ABI
-}  // namespace detail
-}  // namespace lathe
 
 #endif  // LATHE_HOST_CACHE_RECORD_COPY_H_

@@ -283,44 +283,29 @@ inline Status CheckDestination(const CompressorArgs& args, const CompressorOptio
   return CheckIndices("block_table", args.block_table, {NumSeqs(args), -1});
 }
 
-struct Written {
-  const char* rule;
-  ByteRange range;
-};
-
 // No input may lie where something is written, nor may the workspace.
 inline Status CheckCompressorOverlaps(const CompressorArgs& args, int64_t head_dim,
                                       ByteRange workspace) {
-  struct Named {
-    const char* name;
-    ByteRange range;
-  };
   const bool has_cache = !WantsPartials(args);
-  const Written written[] = {
-      {"not overlap state", RangeOf(args.state, 2 * args.kv.extent[1])},
-      {"not overlap cache", has_cache ? RangeOf(args.cache, head_dim) : ByteRange{}},
-      {"not overlap partials", RangeOf(args.partials)},
-      {"not overlap workspace", workspace}};
-  const Named inputs[] = {{"kv", RangeOf(args.kv)},
-                          {"score", RangeOf(args.score)},
-                          {"ape", RangeOf(args.ape)},
-                          {"positions", RangeOf(args.positions)},
-                          {"query_start_loc", RangeOf(args.query_start_loc)},
-                          {"state_block_table", RangeOf(args.state_block_table)},
-                          {"block_table", RangeOf(args.block_table)},
-                          {"slot_mapping", RangeOf(args.slot_mapping)}};
-  for (const Written& to : written) {
-    for (const Named& input : inputs) {
-      if (Overlap(input.range, to.range)) return Invalid(input.name).Must(to.rule);
-    }
+  const WrittenRange state = {"not overlap state", RangeOf(args.state, 2 * args.kv.extent[1])};
+  const WrittenRange cache = {"not overlap cache",
+                              has_cache ? RangeOf(args.cache, head_dim) : ByteRange{}};
+  const WrittenRange partials = {"not overlap partials", RangeOf(args.partials)};
+  const WrittenRange own = {"not overlap workspace", workspace};
+  LATHE_RETURN_IF_REFUSED(CheckApart({{"kv", RangeOf(args.kv)},
+                                      {"score", RangeOf(args.score)},
+                                      {"ape", RangeOf(args.ape)},
+                                      {"positions", RangeOf(args.positions)},
+                                      {"query_start_loc", RangeOf(args.query_start_loc)},
+                                      {"state_block_table", RangeOf(args.state_block_table)},
+                                      {"block_table", RangeOf(args.block_table)},
+                                      {"slot_mapping", RangeOf(args.slot_mapping)}},
+                                     {state, cache, partials, own}));
+  for (const WrittenRange& to : {state, cache, partials, own}) {
     if (has_cache && Overlaps(args.transform, to.range)) return Invalid("transform").Must(to.rule);
   }
-  if (Overlap(written[2].range, written[0].range))
-    return Invalid("partials").Must("not overlap state");
-  for (size_t i = 0; i < 3; ++i) {
-    if (Overlap(workspace, written[i].range)) return Invalid("workspace").Must(written[i].rule);
-  }
-  return OkStatus();
+  LATHE_RETURN_IF_REFUSED(CheckApart({{"partials", partials.range}}, {state}));
+  return CheckApart({{"workspace", workspace}}, {state, cache, partials});
 }
 
 inline Status CheckMergePlaces(const CompressedMergeArgs& args, int64_t ratio) {

@@ -8,6 +8,7 @@
 
 #include "lathe/base/arena.h"
 #include "lathe/dispatch/registry.h"
+#include "lathe/host/call.h"
 #include "lathe/host/compressor/check.h"
 #include "lathe/host/parallel.h"
 
@@ -34,19 +35,6 @@ inline CompressorWorkspace CarveCompressor(Arena& arena, int64_t num_entries, in
     workspace.stats = arena.Take<float>(static_cast<size_t>(rows * 3 * head_dim));
   }
   return workspace;
-}
-
-inline size_t CompressorWorkspaceBytes(const CompressorOptions& options, int64_t num_tokens,
-                                       int64_t num_seqs, int64_t head_dim) noexcept {
-  if (options.ratio < 1 || num_tokens < 1 || num_seqs < 1 || head_dim < 1) return 0;
-  const int64_t tokens = (std::min)(num_tokens, kMaxPosition);
-  const int64_t seqs = (std::min)(num_seqs, tokens);
-  // A sequence of n tokens has at most ceil(n / ratio) boundaries.
-  const int64_t ratio = (std::min)(options.ratio, tokens);
-  const int64_t num_entries = (std::min)(tokens, tokens / ratio + seqs);
-  Arena counting;
-  CarveCompressor(counting, num_entries, (std::min)(head_dim, kMaxTransformWidth), true);
-  return counting.bytes();
 }
 
 // Boundaries whose entries are written.
@@ -91,12 +79,7 @@ inline Status CheckCompressor(const CompressorArgs& args, const CompressorOption
 
   Arena counting;
   CarveCompressor(counting, *num_entries, HeadDim(args, options), !WantsPartials(args));
-  const size_t given = workspace.data == nullptr ? 0 : workspace.bytes;
-  if (given < counting.bytes()) {
-    return Refuse(StatusCode::kBufferTooSmall, "workspace", ".bytes")
-        .Is(static_cast<int64_t>(given))
-        .Must("be at least", static_cast<int64_t>(counting.bytes()));
-  }
+  LATHE_RETURN_IF_REFUSED(CheckBuffer("workspace", workspace, counting.bytes()));
   const auto begin = reinterpret_cast<uintptr_t>(workspace.data);
   return CheckCompressorOverlaps(args, HeadDim(args, options), {begin, begin + counting.bytes()});
 }
@@ -128,14 +111,31 @@ inline void RunEntries(const KernelTable& kernels, const CompressCall& call, int
               });
 }
 
-inline Status CompressTokens(const CompressorArgs& args, const CompressorOptions& options,
-                             Buffer workspace, const Executor& executor) noexcept {
+}  // namespace LATHE_ABI
+}  // namespace detail
+}  // namespace lathe
+
+size_t lathe::CompressorWorkspaceBytes(const CompressorOptions& options, int64_t num_tokens,
+                                       int64_t num_seqs, int64_t head_dim) noexcept {
+  LATHE_BEGIN_CALL;
+  if (options.ratio < 1 || num_tokens < 1 || num_seqs < 1 || head_dim < 1) return 0;
+  const int64_t tokens = (std::min)(num_tokens, kMaxPosition);
+  const int64_t seqs = (std::min)(num_seqs, tokens);
+  // A sequence of n tokens has at most ceil(n / ratio) boundaries.
+  const int64_t ratio = (std::min)(options.ratio, tokens);
+  const int64_t num_entries = (std::min)(tokens, tokens / ratio + seqs);
+  Arena counting;
+  CarveCompressor(counting, num_entries, (std::min)(head_dim, kMaxTransformWidth), true);
+  return counting.bytes();
+}
+
+lathe::Status lathe::CompressTokens(const CompressorArgs& args, const CompressorOptions& options,
+                                    Buffer workspace, const Executor& executor) noexcept {
+  LATHE_BEGIN_CALL;
   int64_t num_entries = 0;
   LATHE_RETURN_IF_REFUSED(CheckCompressor(args, options, workspace, &num_entries));
-  LATHE_RETURN_IF_REFUSED(CheckExecutor(executor));
-  Target target;
-  const KernelTable* kernels;
-  LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &target, &kernels));
+  const KernelTable* kernels = nullptr;
+  LATHE_RETURN_IF_REFUSED(StartCall(options.target, executor, &kernels));
   CompressCall call{args, options, nullptr, args.partials};
   if (num_entries > 0) {
     Arena arena(workspace.data);
@@ -155,22 +155,17 @@ inline Status CompressTokens(const CompressorArgs& args, const CompressorOptions
   return OkStatus();
 }
 
-inline Status MergeCompressed(const CompressedMergeArgs& args,
-                              const CompressedMergeOptions& options,
-                              const Executor& executor) noexcept {
+lathe::Status lathe::MergeCompressed(const CompressedMergeArgs& args,
+                                     const CompressedMergeOptions& options,
+                                     const Executor& executor) noexcept {
+  LATHE_BEGIN_CALL;
   LATHE_RETURN_IF_REFUSED(CheckCompressedMerge(args, options));
-  LATHE_RETURN_IF_REFUSED(CheckExecutor(executor));
-  Target target;
-  const KernelTable* kernels;
-  LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &target, &kernels));
+  const KernelTable* kernels = nullptr;
+  LATHE_RETURN_IF_REFUSED(StartCall(options.target, executor, &kernels));
   ForEachRange(executor, args.positions.extent[0], 8, [&](int64_t begin, int64_t end) {
     kernels->merge_compressed(args, options, begin, end);
   });
   return OkStatus();
 }
-
-}  // namespace LATHE_ABI
-}  // namespace detail
-}  // namespace lathe
 
 #endif  // LATHE_HOST_COMPRESSOR_COMPRESSOR_H_

@@ -193,24 +193,18 @@ inline Status CheckIndexerInputs(const IndexerInputs& inputs, const IndexerShape
 // No input may touch what is written at `output`.
 inline Status CheckIndexerOverlap(const IndexerInputs& inputs, const IndexerShape& shape,
                                   ByteRange output, const char* rule) {
-  struct Named {
-    const char* name;
-    ByteRange range;
-  };
-  for (const Named& input :
-       {Named{"inputs.q", RangeOf(inputs.q)}, Named{"inputs.q_fp8", RangeOf(inputs.q_fp8)},
-        Named{"inputs.weights", RangeOf(inputs.weights)},
-        Named{"inputs.cache", RangeOf(inputs.cache, shape.width)},
-        Named{"inputs.block_table", RangeOf(inputs.block_table)},
-        Named{"inputs.seq_lens", RangeOf(inputs.seq_lens)},
-        Named{"inputs.query_start_loc", RangeOf(inputs.query_start_loc)},
-        Named{"inputs.row_kv_lens", RangeOf(inputs.row_kv_lens)},
-        Named{"inputs.row_starts", RangeOf(inputs.row_starts)},
-        Named{"inputs.row_ends", RangeOf(inputs.row_ends)},
-        Named{"inputs.candidate_blocks", RangeOf(inputs.candidate_blocks)}}) {
-    if (Overlap(input.range, output)) return Invalid(input.name).Must(rule);
-  }
-  return OkStatus();
+  return CheckApart({{"inputs.q", RangeOf(inputs.q)},
+                     {"inputs.q_fp8", RangeOf(inputs.q_fp8)},
+                     {"inputs.weights", RangeOf(inputs.weights)},
+                     {"inputs.cache", RangeOf(inputs.cache, shape.width)},
+                     {"inputs.block_table", RangeOf(inputs.block_table)},
+                     {"inputs.seq_lens", RangeOf(inputs.seq_lens)},
+                     {"inputs.query_start_loc", RangeOf(inputs.query_start_loc)},
+                     {"inputs.row_kv_lens", RangeOf(inputs.row_kv_lens)},
+                     {"inputs.row_starts", RangeOf(inputs.row_starts)},
+                     {"inputs.row_ends", RangeOf(inputs.row_ends)},
+                     {"inputs.candidate_blocks", RangeOf(inputs.candidate_blocks)}},
+                    {{rule, output}});
 }
 
 }  // namespace LATHE_ABI

@@ -7,6 +7,7 @@
 
 #include "lathe/base/arena.h"
 #include "lathe/dispatch/registry.h"
+#include "lathe/host/call.h"
 #include "lathe/host/indexer/work.h"
 #include "lathe/indexer_logits.h"
 
@@ -30,24 +31,7 @@ inline size_t IndexerScratchBytes(const KernelTable& kernels, int64_t num_heads,
     if (scratch_bytes == nullptr) continue;
     bytes = (std::max)(bytes, scratch_bytes(num_heads, width, max_rows));
   }
-  return (bytes + Arena::kAlign - 1) / Arena::kAlign * Arena::kAlign;
-}
-
-inline Status IndexerLogitsWorkspaceBytes(int64_t num_heads, int64_t head_dim,
-                                          int64_t max_num_tokens, size_t num_workers,
-                                          const IndexerLogitsOptions& options,
-                                          size_t* bytes) noexcept {
-  if (bytes == nullptr) return Invalid("bytes").Must("not be null");
-  LATHE_RETURN_IF_REFUSED(CheckIndexerDims("num_heads", num_heads, "head_dim", head_dim));
-  LATHE_RETURN_IF_REFUSED(CheckDim("max_num_tokens", max_num_tokens, 1));
-  LATHE_RETURN_IF_REFUSED(CheckWorkers("num_workers", num_workers));
-  LATHE_RETURN_IF_REFUSED(CheckPrecision(options.precision));
-  Target target;
-  const KernelTable* kernels;
-  LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &target, &kernels));
-  const int64_t rows = IndexerBlockRows(num_heads, head_dim, max_num_tokens, false);
-  *bytes = num_workers * IndexerScratchBytes(*kernels, num_heads, head_dim, rows);
-  return OkStatus();
+  return Arena::RoundUp(bytes);
 }
 
 // Every key that a row sees has a cell.
@@ -88,26 +72,42 @@ inline IndexerCall IndexerCallOf(const IndexerInputs& inputs, const IndexerShape
   return call;
 }
 
-inline Status ComputeIndexerLogits(const IndexerLogitsArgs& args, Buffer workspace,
-                                   const IndexerLogitsOptions& options,
-                                   const Executor& executor) noexcept {
+}  // namespace LATHE_ABI
+}  // namespace detail
+}  // namespace lathe
+
+lathe::Status lathe::IndexerLogitsWorkspaceBytes(int64_t num_heads, int64_t head_dim,
+                                                 int64_t max_num_tokens, size_t num_workers,
+                                                 const IndexerLogitsOptions& options,
+                                                 size_t* bytes) noexcept {
+  LATHE_BEGIN_CALL;
+  if (bytes == nullptr) return Invalid("bytes").Must("not be null");
+  LATHE_RETURN_IF_REFUSED(CheckIndexerDims("num_heads", num_heads, "head_dim", head_dim));
+  LATHE_RETURN_IF_REFUSED(CheckDim("max_num_tokens", max_num_tokens, 1));
+  LATHE_RETURN_IF_REFUSED(CheckWorkers("num_workers", num_workers));
+  LATHE_RETURN_IF_REFUSED(CheckPrecision(options.precision));
+  const KernelTable* kernels = nullptr;
+  LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &kernels));
+  const int64_t rows = IndexerBlockRows(num_heads, head_dim, max_num_tokens, false);
+  *bytes = num_workers * IndexerScratchBytes(*kernels, num_heads, head_dim, rows);
+  return OkStatus();
+}
+
+lathe::Status lathe::ComputeIndexerLogits(const IndexerLogitsArgs& args, Buffer workspace,
+                                          const IndexerLogitsOptions& options,
+                                          const Executor& executor) noexcept {
+  LATHE_BEGIN_CALL;
   const IndexerShape shape = ShapeOf(args.inputs);
   LATHE_RETURN_IF_REFUSED(CheckIndexerLogits(args, shape, options));
-  LATHE_RETURN_IF_REFUSED(CheckExecutor(executor));
-  Target target;
-  const KernelTable* kernels;
-  LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &target, &kernels));
+  const KernelTable* kernels = nullptr;
+  LATHE_RETURN_IF_REFUSED(StartCall(options.target, executor, &kernels));
   if (shape.num_tokens == 0) return OkStatus();
 
   const int64_t max_rows = IndexerBlockRows(shape.num_heads, shape.width, shape.num_tokens,
                                             args.inputs.candidate_block_size > 0);
   const size_t scratch_bytes =
       IndexerScratchBytes(*kernels, shape.num_heads, shape.width, max_rows);
-  if (workspace.data == nullptr || workspace.bytes < scratch_bytes) {
-    return Refuse(StatusCode::kBufferTooSmall, "workspace", ".bytes")
-        .Is(workspace.data == nullptr ? 0 : static_cast<int64_t>(workspace.bytes))
-        .Must("be at least", static_cast<int64_t>(scratch_bytes));
-  }
+  LATHE_RETURN_IF_REFUSED(CheckBuffer("workspace", workspace, scratch_bytes));
   IndexerCall call = IndexerCallOf(args.inputs, shape);
   call.logits = args.logits;
   call.fill = options.fill;
@@ -123,9 +123,5 @@ inline Status ComputeIndexerLogits(const IndexerLogitsArgs& args, Buffer workspa
                      });
   return OkStatus();
 }
-
-}  // namespace LATHE_ABI
-}  // namespace detail
-}  // namespace lathe
 
 #endif  // LATHE_HOST_INDEXER_LOGITS_H_

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "lathe/host/call.h"
 #include "lathe/host/indexer/logits.h"
 #include "lathe/host/topk/topk.h"
 #include "lathe/indexer_topk.h"
@@ -54,7 +55,7 @@ inline size_t IndexerTopkScratchBytes(const KernelTable& kernels, const IndexerT
     bytes = (std::max)(bytes, scratch_bytes(limits.num_heads, limits.head_dim, rows,
                                             limits.max_num_keys, limits.k));
   }
-  return (bytes + Arena::kAlign - 1) / Arena::kAlign * Arena::kAlign;
+  return Arena::RoundUp(bytes);
 }
 
 inline size_t IndexerTopkBytes(const KernelTable& kernels, const IndexerTopkLimits& limits) {
@@ -63,23 +64,6 @@ inline size_t IndexerTopkBytes(const KernelTable& kernels, const IndexerTopkLimi
   IndexerTopkWorkspace(counting, IndexerTopkScratchBytes(kernels, limits), limits.k,
                        static_cast<int64_t>(limits.num_workers));
   return counting.bytes();
-}
-
-inline Status IndexerTopkWorkspaceBytes(const IndexerTopkLimits& limits,
-                                        const IndexerTopkOptions& options, size_t* bytes) noexcept {
-  if (bytes == nullptr) return Invalid("bytes").Must("not be null");
-  LATHE_RETURN_IF_REFUSED(
-      CheckIndexerDims("limits.num_heads", limits.num_heads, "limits.head_dim", limits.head_dim));
-  LATHE_RETURN_IF_REFUSED(CheckDim("limits.max_num_tokens", limits.max_num_tokens, 1));
-  LATHE_RETURN_IF_REFUSED(CheckDim("limits.max_num_keys", limits.max_num_keys, 0));
-  LATHE_RETURN_IF_REFUSED(CheckDim("limits.k", limits.k, 0));
-  LATHE_RETURN_IF_REFUSED(CheckWorkers("limits.num_workers", limits.num_workers));
-  LATHE_RETURN_IF_REFUSED(CheckPrecision(options.precision));
-  Target target;
-  const KernelTable* kernels;
-  LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &target, &kernels));
-  *bytes = IndexerTopkBytes(*kernels, limits);
-  return OkStatus();
 }
 
 // The same call to Topk, but for its scores: of as many columns as the longest row ends at.
@@ -253,14 +237,35 @@ inline void RunIndexerTopk(const KernelTable& kernels, const IndexerTopkCall& ca
   });
 }
 
-inline Status IndexerTopk(const IndexerTopkArgs& args, const IndexerTopkOptions& options,
-                          Buffer workspace, const Executor& executor) noexcept {
+}  // namespace LATHE_ABI
+}  // namespace detail
+}  // namespace lathe
+
+lathe::Status lathe::IndexerTopkWorkspaceBytes(const IndexerTopkLimits& limits,
+                                               const IndexerTopkOptions& options,
+                                               size_t* bytes) noexcept {
+  LATHE_BEGIN_CALL;
+  if (bytes == nullptr) return Invalid("bytes").Must("not be null");
+  LATHE_RETURN_IF_REFUSED(
+      CheckIndexerDims("limits.num_heads", limits.num_heads, "limits.head_dim", limits.head_dim));
+  LATHE_RETURN_IF_REFUSED(CheckDim("limits.max_num_tokens", limits.max_num_tokens, 1));
+  LATHE_RETURN_IF_REFUSED(CheckDim("limits.max_num_keys", limits.max_num_keys, 0));
+  LATHE_RETURN_IF_REFUSED(CheckDim("limits.k", limits.k, 0));
+  LATHE_RETURN_IF_REFUSED(CheckWorkers("limits.num_workers", limits.num_workers));
+  LATHE_RETURN_IF_REFUSED(CheckPrecision(options.precision));
+  const KernelTable* kernels = nullptr;
+  LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &kernels));
+  *bytes = IndexerTopkBytes(*kernels, limits);
+  return OkStatus();
+}
+
+lathe::Status lathe::IndexerTopk(const IndexerTopkArgs& args, const IndexerTopkOptions& options,
+                                 Buffer workspace, const Executor& executor) noexcept {
+  LATHE_BEGIN_CALL;
   const IndexerShape shape = ShapeOf(args.inputs);
   LATHE_RETURN_IF_REFUSED(CheckIndexerTopk(args, shape, options));
-  LATHE_RETURN_IF_REFUSED(CheckExecutor(executor));
-  Target target;
-  const KernelTable* kernels;
-  LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &target, &kernels));
+  const KernelTable* kernels = nullptr;
+  LATHE_RETURN_IF_REFUSED(StartCall(options.target, executor, &kernels));
   if (shape.num_tokens == 0) return OkStatus();
 
   const int64_t workers = (std::min)(WorkersOf(executor.num_workers), int64_t{kMaxWorkers});
@@ -268,11 +273,7 @@ inline Status IndexerTopk(const IndexerTopkArgs& args, const IndexerTopkOptions&
   const IndexerTopkLimits limits{shape.num_heads, shape.width, shape.num_tokens,
                                  plan.longest(),  options.k,   static_cast<size_t>(workers)};
   const size_t needed = IndexerTopkBytes(*kernels, limits);
-  if (needed > 0 && (workspace.data == nullptr || workspace.bytes < needed)) {
-    return Refuse(StatusCode::kBufferTooSmall, "workspace", ".bytes")
-        .Is(workspace.data == nullptr ? 0 : static_cast<int64_t>(workspace.bytes))
-        .Must("be at least", static_cast<int64_t>(needed));
-  }
+  LATHE_RETURN_IF_REFUSED(CheckBuffer("workspace", workspace, needed));
   IndexerTopkCall call;
   call.scores = IndexerCallOf(args.inputs, shape);
   call.out = TopkArgsOf(args, shape.num_tokens, 0);
@@ -291,9 +292,5 @@ inline Status IndexerTopk(const IndexerTopkArgs& args, const IndexerTopkOptions&
                  cut, executor);
   return OkStatus();
 }
-
-}  // namespace LATHE_ABI
-}  // namespace detail
-}  // namespace lathe
 
 #endif  // LATHE_HOST_INDEXER_TOPK_H_

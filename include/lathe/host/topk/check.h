@@ -129,26 +129,21 @@ inline Status CheckTopkTable(const TopkArgs& args) {
 
 // No output may touch an input or another output.
 inline Status CheckTopkOverlap(const TopkArgs& args) {
-  struct Named {
-    const char* name;
-    ByteRange range;
-  };
-  const Named inputs[] = {
-      {"logits", RangeOf(args.logits)},           {"row_starts", RangeOf(args.row_starts)},
-      {"row_ends", RangeOf(args.row_ends)},       {"row_lens", RangeOf(args.row_lens)},
-      {"block_table", RangeOf(args.block_table)}, {"row_seq", RangeOf(args.row_seq)}};
   const ByteRange indices = RangeOf(IndexView<2>(args.indices));
   const ByteRange counts = RangeOf(IndexView<1>(args.counts));
   const ByteRange values = RangeOf(args.values);
-  for (const Named& input : inputs) {
-    if (Overlap(input.range, indices)) return Invalid(input.name).Must("not overlap indices");
-    if (Overlap(input.range, counts)) return Invalid(input.name).Must("not overlap counts");
-    if (Overlap(input.range, values)) return Invalid(input.name).Must("not overlap values");
-  }
-  if (Overlap(counts, indices)) return Invalid("counts").Must("not overlap indices");
-  if (Overlap(values, indices)) return Invalid("values").Must("not overlap indices");
-  if (Overlap(values, counts)) return Invalid("values").Must("not overlap counts");
-  return OkStatus();
+  LATHE_RETURN_IF_REFUSED(CheckApart({{"logits", RangeOf(args.logits)},
+                                      {"row_starts", RangeOf(args.row_starts)},
+                                      {"row_ends", RangeOf(args.row_ends)},
+                                      {"row_lens", RangeOf(args.row_lens)},
+                                      {"block_table", RangeOf(args.block_table)},
+                                      {"row_seq", RangeOf(args.row_seq)}},
+                                     {{"not overlap indices", indices},
+                                      {"not overlap counts", counts},
+                                      {"not overlap values", values}}));
+  LATHE_RETURN_IF_REFUSED(
+      CheckApart({{"counts", counts}, {"values", values}}, {{"not overlap indices", indices}}));
+  return CheckApart({{"values", values}}, {{"not overlap counts", counts}});
 }
 
 // Block ids, each looked at once for the rows of a sequence that follow one another.

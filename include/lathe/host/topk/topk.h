@@ -7,6 +7,7 @@
 
 #include "lathe/base/arena.h"
 #include "lathe/dispatch/registry.h"
+#include "lathe/host/call.h"
 #include "lathe/host/parallel.h"
 #include "lathe/host/topk/check.h"
 #include "lathe/kernel/topk/row.h"
@@ -61,18 +62,6 @@ struct TopkWorkspace {
   TopkCandidates* parts = nullptr;
 };
 
-inline size_t TopkWorkspaceBytes(const TopkLimits& limits) noexcept {
-  // At most k columns need no choice, and of none there is nothing to choose.
-  if (limits.k < 1 || limits.max_columns <= limits.k) return 0;
-  // What a Topk would refuse; below, products stay far from overflow.
-  const int64_t columns = (std::min)(limits.max_columns, kMaxDim);
-  const int64_t k = (std::min)(limits.k, kMaxDim), workers = WorkersOf(limits.num_workers);
-  if (workers > kMaxSpan / (int64_t{64} * (k + kTopkChunk))) return SIZE_MAX;
-  Arena counting;
-  TopkWorkspace(counting, columns, k, workers);
-  return counting.bytes();
-}
-
 // Parts of all rows, then of each row what its parts have found.
 inline void SelectTopkInParts(const KernelTable& kernels, const TopkArgs& args,
                               const TopkOptions& options, const TopkWorkspace& workspace,
@@ -94,22 +83,34 @@ inline void SelectTopkInParts(const KernelTable& kernels, const TopkArgs& args,
   });
 }
 
-inline Status Topk(const TopkArgs& args, const TopkOptions& options, Buffer workspace,
-                   const Executor& executor) noexcept {
+}  // namespace LATHE_ABI
+}  // namespace detail
+}  // namespace lathe
+
+size_t lathe::TopkWorkspaceBytes(const TopkLimits& limits) noexcept {
+  LATHE_BEGIN_CALL;
+  // At most k columns need no choice, and of none there is nothing to choose.
+  if (limits.k < 1 || limits.max_columns <= limits.k) return 0;
+  // What a Topk would refuse; below, products stay far from overflow.
+  const int64_t columns = (std::min)(limits.max_columns, kMaxDim);
+  const int64_t k = (std::min)(limits.k, kMaxDim), workers = WorkersOf(limits.num_workers);
+  if (workers > kMaxSpan / (int64_t{64} * (k + kTopkChunk))) return SIZE_MAX;
+  Arena counting;
+  TopkWorkspace(counting, columns, k, workers);
+  return counting.bytes();
+}
+
+lathe::Status lathe::Topk(const TopkArgs& args, const TopkOptions& options, Buffer workspace,
+                          const Executor& executor) noexcept {
+  LATHE_BEGIN_CALL;
   LATHE_RETURN_IF_REFUSED(CheckTopk(args, options));
-  LATHE_RETURN_IF_REFUSED(CheckExecutor(executor));
-  Target target;
-  const KernelTable* kernels;
-  LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &target, &kernels));
+  const KernelTable* kernels = nullptr;
+  LATHE_RETURN_IF_REFUSED(StartCall(options.target, executor, &kernels));
   const int64_t num_rows = args.logits.extent[0], num_columns = args.logits.extent[1];
   const int64_t k = options.k, workers = WorkersOf(executor.num_workers);
-  const size_t needed = detail::TopkWorkspaceBytes({num_columns, k, executor.num_workers});
+  const size_t needed = TopkWorkspaceBytes({num_columns, k, executor.num_workers});
   if (num_rows == 0) return OkStatus();
-  if (needed > 0 && (workspace.data == nullptr || workspace.bytes < needed)) {
-    return Refuse(StatusCode::kBufferTooSmall, "workspace", ".bytes")
-        .Is(workspace.data == nullptr ? 0 : static_cast<int64_t>(workspace.bytes))
-        .Must("be at least", static_cast<int64_t>((std::min)(needed, size_t{INT64_MAX})));
-  }
+  LATHE_RETURN_IF_REFUSED(CheckBuffer("workspace", workspace, needed));
   if (needed == 0) {
     ForEachRange(executor, num_rows, 16, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) kernels->select_topk(args, options, t, {});
@@ -128,9 +129,5 @@ inline Status Topk(const TopkArgs& args, const TopkOptions& options, Buffer work
   }
   return OkStatus();
 }
-
-}  // namespace LATHE_ABI
-}  // namespace detail
-}  // namespace lathe
 
 #endif  // LATHE_HOST_TOPK_TOPK_H_
