@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that the documentation names what the lists of the library have: the README and docs/operations every
 operation, the README and docs/formats.md every cache format, the README and docs/dispatch.md every target,
-docs/README.md every page and every example. Prints FILE: NAME for each that is missing."""
+docs/README.md every page and every example; and that tests/build exercises and watches every public function. Prints
+FILE: NAME for each that is missing."""
 
 import pathlib
 import re
@@ -19,9 +20,13 @@ def read(*paths):
     return "\n".join(path.read_text(encoding="utf-8") for path in paths)
 
 
+def functions():
+    headers = [*sorted(HEADERS.glob("*.h")), HEADERS / "base" / "target.h"]
+    return re.findall(r"^LATHE_API \w+ (\w+)\(", read(*headers), re.MULTILINE)
+
+
 def operations():
-    names = re.findall(r"^LATHE_API \w+ (\w+)\(", read(*sorted(HEADERS.glob("*.h"))), re.MULTILINE)
-    return [name for name in names if not HELPER.search(name)]
+    return [name for name in functions() if not HELPER.search(name)]
 
 
 def formats():
@@ -37,7 +42,7 @@ def missing(names, *files):
     text = read(*files)
     place = files[0] if len(files) == 1 else files[0].parent
     for name in names:
-        if not re.search(rf"\b{re.escape(name)}\b", text):
+        if not re.search(rf"(?<!\w){re.escape(name)}\b", text):
             yield f"{place.relative_to(ROOT)}: {name}"
 
 
@@ -54,7 +59,9 @@ def main():
             *missing(operations(), *sorted((docs / "operations").glob("*.md"))),
             *missing(formats(), docs / "formats.md"),
             *missing(targets(), docs / "dispatch.md"),
-            *missing([*pages, *examples], docs / "README.md")]
+            *missing([*pages, *examples], docs / "README.md"),
+            *missing([f"ops::{name}" for name in functions()], *sorted((ROOT / "tests/build").glob("exercise*.h"))),
+            *missing([f"#define {name}" for name in functions()], ROOT / "tests/build/watched.cc")]
     counts = ", ".join(f"{len(items)} {name}" for name, items in lists.items())
     print("\n".join(lost) if lost else f"all are named: {counts}")
     return 1 if lost else 0

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What no call may do: allocate, start a thread, change the caller's floating-point modes or the flags of
-// exceptions. Every operation is called through a wrapper that watches it, in each of these modes; and every one has
-// to be called.
+// exceptions. Every operation is called through a wrapper that watches it, in each of these modes; tools/check_lists.py
+// sees to it that none is left out.
 #include <cerrno>
 #include <cfenv>
 #include <cstdio>
@@ -70,20 +70,6 @@ namespace {
 using lathe::test::FloatFlags;
 using lathe::test::FloatModes;
 
-// Of operations.def, by name.
-enum class Op {
-#define LATHE_OPERATION(result, name, parameters, arguments) name,
-#include "lathe/dispatch/operations.def"
-#undef LATHE_OPERATION
-  kCount
-};
-constexpr const char* kNames[] = {
-#define LATHE_OPERATION(result, name, parameters, arguments) #name,
-#include "lathe/dispatch/operations.def"
-#undef LATHE_OPERATION
-};
-int calls[static_cast<size_t>(Op::kCount)] = {};
-
 class Watch {
  public:
   // Call number `turn` of the operation: before it no flags are raised, or all, or some, so that raising and
@@ -111,23 +97,54 @@ class Watch {
   unsigned modes_, flags_;
 };
 
-// Every operation under its own name.
 namespace watched {
-using namespace lathe;
-#define LATHE_DEFAULT = {}
-#define LATHE_OPERATION(result, name, parameters, arguments)          \
-  [[maybe_unused]] result name parameters {                           \
-    const Watch watch(#name, calls[static_cast<size_t>(Op::name)]++); \
-    return ::lathe::name arguments;                                   \
-  }
-#include "lathe/dispatch/operations.def"
-#undef LATHE_OPERATION
-#undef LATHE_DEFAULT
+template <class F>
+auto Call(const char* name, const F& call) {
+  static int turn = 0;  // of each call in the text
+  const Watch watch(name, turn++);
+  return call();
+}
 }  // namespace watched
 
 }  // namespace
 
 namespace ops = watched;
+#define LATHE_TEST_WATCH(name, ...) Call(#name, [&] { return ::lathe::name(__VA_ARGS__); })
+// clang-format off
+#define CompressorWorkspaceBytes(...) LATHE_TEST_WATCH(CompressorWorkspaceBytes, __VA_ARGS__)
+#define CompressTokens(...) LATHE_TEST_WATCH(CompressTokens, __VA_ARGS__)
+#define MergeCompressed(...) LATHE_TEST_WATCH(MergeCompressed, __VA_ARGS__)
+#define WriteIndexerCache(...) LATHE_TEST_WATCH(WriteIndexerCache, __VA_ARGS__)
+#define IndexerLogitsWorkspaceBytes(...) LATHE_TEST_WATCH(IndexerLogitsWorkspaceBytes, __VA_ARGS__)
+#define ComputeIndexerLogits(...) LATHE_TEST_WATCH(ComputeIndexerLogits, __VA_ARGS__)
+#define IndexerTopkWorkspaceBytes(...) LATHE_TEST_WATCH(IndexerTopkWorkspaceBytes, __VA_ARGS__)
+#define IndexerTopk(...) LATHE_TEST_WATCH(IndexerTopk, __VA_ARGS__)
+#define WriteLatentCache(...) LATHE_TEST_WATCH(WriteLatentCache, __VA_ARGS__)
+#define WriteLatentCaches(...) LATHE_TEST_WATCH(WriteLatentCaches, __VA_ARGS__)
+#define GatherLatentCache(...) LATHE_TEST_WATCH(GatherLatentCache, __VA_ARGS__)
+#define CopyCachePages(...) LATHE_TEST_WATCH(CopyCachePages, __VA_ARGS__)
+#define CopyCachesPages(...) LATHE_TEST_WATCH(CopyCachesPages, __VA_ARGS__)
+#define CopyCacheRecords(...) LATHE_TEST_WATCH(CopyCacheRecords, __VA_ARGS__)
+#define CopyCachesRecords(...) LATHE_TEST_WATCH(CopyCachesRecords, __VA_ARGS__)
+#define MergeStates(...) LATHE_TEST_WATCH(MergeStates, __VA_ARGS__)
+#define PlanTarget(...) LATHE_TEST_WATCH(PlanTarget, __VA_ARGS__)
+#define PlanWorkspaceBytes(...) LATHE_TEST_WATCH(PlanWorkspaceBytes, __VA_ARGS__)
+#define MlaDecodeSizes(...) LATHE_TEST_WATCH(MlaDecodeSizes, __VA_ARGS__)
+#define PlanMlaDecode(...) LATHE_TEST_WATCH(PlanMlaDecode, __VA_ARGS__)
+#define RunMlaDecode(...) LATHE_TEST_WATCH(RunMlaDecode, __VA_ARGS__)
+#define RunMlaDecodePart(...) LATHE_TEST_WATCH(RunMlaDecodePart, __VA_ARGS__)
+#define RunMlaDecodeMerge(...) LATHE_TEST_WATCH(RunMlaDecodeMerge, __VA_ARGS__)
+#define PrefillSizes(...) LATHE_TEST_WATCH(PrefillSizes, __VA_ARGS__)
+#define PlanPrefill(...) LATHE_TEST_WATCH(PlanPrefill, __VA_ARGS__)
+#define RunPrefill(...) LATHE_TEST_WATCH(RunPrefill, __VA_ARGS__)
+#define RunPrefillPart(...) LATHE_TEST_WATCH(RunPrefillPart, __VA_ARGS__)
+#define RunPrefillMerge(...) LATHE_TEST_WATCH(RunPrefillMerge, __VA_ARGS__)
+#define PrepareQueries(...) LATHE_TEST_WATCH(PrepareQueries, __VA_ARGS__)
+#define TopkWorkspaceBytes(...) LATHE_TEST_WATCH(TopkWorkspaceBytes, __VA_ARGS__)
+#define Topk(...) LATHE_TEST_WATCH(Topk, __VA_ARGS__)
+#define Targets(...) LATHE_TEST_WATCH(Targets, __VA_ARGS__)
+#define BestTarget(...) LATHE_TEST_WATCH(BestTarget, __VA_ARGS__)
+// clang-format on
 #include "tests/build/exercise.h"
 
 namespace {
@@ -138,16 +155,6 @@ bool ExerciseIn(const FloatModes& modes) {
   const bool ok = Exercise();
   FloatModes::Restore(before);
   return ok;
-}
-
-bool AllAreCalled() {
-  bool all = true;
-  for (size_t i = 0; i < static_cast<size_t>(Op::kCount); ++i) {
-    if (calls[i] > 0) continue;
-    std::printf("%s is never called\n", kNames[i]);
-    all = false;
-  }
-  return all;
 }
 
 // The watch itself sees what it is for.
@@ -176,7 +183,6 @@ int main() {
   if (!ok) std::printf("nothing is seen\n");
   ok = ExerciseIn({"as it comes", FE_TONEAREST, 0}) && ok;
   for (const FloatModes& modes : lathe::test::AllFloatModes()) ok = ExerciseIn(modes) && ok;
-  ok = AllAreCalled() && ok;
   std::printf("%d violations\n", violations);
   return ok && violations == 0 ? 0 : 1;
 }
