@@ -95,9 +95,8 @@ bool ExercisePages(lathe::Target target, const lathe::LatentWriteArgs& write, co
       !Ok(ops::CopyCachesPages(&copy, 1), "CopyCachesPages")) {
     return false;
   }
-  // To the last slot and back.
-  const int32_t from_slots[2] = {2, kBlocks * kBlockSize - 1},
-                to_slots[2] = {kBlocks * kBlockSize - 1, 2};
+  // To the slot that no token has, and back.
+  const int32_t from_slots[2] = {2, 3}, to_slots[2] = {3, 2};
   lathe::RecordCopyArgs move;
   move.cache = lathe::LatentPages(copies, kBlocks, kBlockSize, kDim);
   move.width = kDim;
