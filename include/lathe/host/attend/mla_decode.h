@@ -13,7 +13,7 @@ namespace lathe {
 namespace detail {
 namespace LATHE_ABI {
 
-struct Plan : AttendPlan {
+struct PlanOfMlaDecode : AttendPlan {
   MlaShape mla;
   MlaDecodeOptions options;
   DType query_dtype;
@@ -22,7 +22,9 @@ struct Plan : AttendPlan {
   CacheFormat formats[kMaxKeySets];
 };
 
-inline const Plan& PlanOf(const MlaDecodePlan& plan) { return reinterpret_cast<const Plan&>(plan); }
+inline const PlanOfMlaDecode& PlanOf(const MlaDecodePlan& plan) {
+  return reinterpret_cast<const PlanOfMlaDecode&>(plan);
+}
 
 inline DType QueryDType(const MlaDecodeArgs& args) {
   return args.q.extent[2] > 0 ? args.q.dtype : args.q_nope.dtype;
@@ -108,7 +110,7 @@ inline AttendCall CallOf(const MlaShape& shape, const MlaDecodeOptions& options,
   return call;
 }
 
-inline Status CheckRun(const Plan& plan, const MlaDecodeArgs& args, Buffer workspace) {
+inline Status CheckRun(const PlanOfMlaDecode& plan, const MlaDecodeArgs& args, Buffer workspace) {
   LATHE_RETURN_IF_REFUSED(CheckBatch(plan, BatchOf(args)));
   LATHE_RETURN_IF_REFUSED(CheckArgs(plan.mla, plan.options, args, true));
   LATHE_RETURN_IF_REFUSED(CheckPlannedDType("q", QueryDType(args), plan.query_dtype));
@@ -129,7 +131,7 @@ inline Status CheckRun(const Plan& plan, const MlaDecodeArgs& args, Buffer works
   return CheckWorkspace(plan, workspace);
 }
 
-inline AttendCall CallOf(const Plan& plan, const MlaDecodeArgs& args) {
+inline AttendCall CallOf(const PlanOfMlaDecode& plan, const MlaDecodeArgs& args) {
   return CallOf(plan.mla, plan.options, args);
 }
 
@@ -158,9 +160,9 @@ lathe::Status lathe::MlaDecodeSizes(const MlaShape& shape, const MlaDecodeOption
   // A token's rows start at most one block more than they fill, and so does a sequence's.
   const int64_t num_blocks =
       limits.max_num_tokens * CeilDiv(shape.num_heads, kMaxBlockRows) + limits.max_num_seqs;
-  *sizes = SizesFor<Plan>(*kernels, {shape.head_dim(), shape.kv_lora_rank}, options.split_tokens,
-                          num_blocks, limits.max_num_tokens * shape.num_heads, limits.max_num_keys,
-                          limits.num_workers);
+  *sizes = SizesFor<PlanOfMlaDecode>(
+      *kernels, {shape.head_dim(), shape.kv_lora_rank}, options.split_tokens, num_blocks,
+      limits.max_num_tokens * shape.num_heads, limits.max_num_keys, limits.num_workers);
   return OkStatus();
 }
 
@@ -180,7 +182,7 @@ lathe::Status lathe::PlanMlaDecode(const MlaShape& shape, const MlaDecodeOptions
   LATHE_RETURN_IF_REFUSED(CheckLengths(args, causality));
   LATHE_RETURN_IF_REFUSED(CheckOutPositions(args, options.causal));
   if (options.check_indices) LATHE_RETURN_IF_REFUSED(CheckBlockTables(args, causality));
-  Plan wanted{};
+  PlanOfMlaDecode wanted{};
   LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &wanted.kernels, &wanted.target));
   wanted.engine = EngineFor(*wanted.kernels, options, args);
   wanted.shape = {shape.head_dim(), shape.kv_lora_rank};
@@ -194,7 +196,7 @@ lathe::Status lathe::PlanMlaDecode(const MlaShape& shape, const MlaDecodeOptions
   for (const NamedKeys& set : KeySetsOf(args)) {
     wanted.formats[wanted.num_key_sets++] = set.keys.cache.format;
   }
-  Plan* made = nullptr;
+  PlanOfMlaDecode* made = nullptr;
   LATHE_RETURN_IF_REFUSED(MakePlan(
       wanted, {CallOf(shape, options, args), args.query_start_loc, BatchOf(args), shape.num_heads},
       plan_memory, &made));
@@ -205,19 +207,22 @@ lathe::Status lathe::PlanMlaDecode(const MlaShape& shape, const MlaDecodeOptions
 lathe::Status lathe::RunMlaDecode(const MlaDecodePlan& plan, const MlaDecodeArgs& args,
                                   Buffer workspace, const Executor& executor) noexcept {
   LATHE_BEGIN_CALL;
-  return RunAll(PlanOf(plan), args, workspace, executor);
+  LATHE_RETURN_IF_REFUSED(CheckRun(PlanOf(plan), args, workspace));
+  return RunAll(PlanOf(plan), CallOf(PlanOf(plan), args), workspace, executor);
 }
 
 lathe::Status lathe::RunMlaDecodePart(const MlaDecodePlan& plan, const MlaDecodeArgs& args,
                                       Buffer workspace, size_t ith, size_t nth) noexcept {
   LATHE_BEGIN_CALL;
-  return RunShare(&AttendRun::Part, PlanOf(plan), args, workspace, ith, nth);
+  LATHE_RETURN_IF_REFUSED(CheckRun(PlanOf(plan), args, workspace));
+  return RunShare(&AttendRun::Part, PlanOf(plan), CallOf(PlanOf(plan), args), workspace, ith, nth);
 }
 
 lathe::Status lathe::RunMlaDecodeMerge(const MlaDecodePlan& plan, const MlaDecodeArgs& args,
                                        Buffer workspace, size_t ith, size_t nth) noexcept {
   LATHE_BEGIN_CALL;
-  return RunShare(&AttendRun::Merge, PlanOf(plan), args, workspace, ith, nth);
+  LATHE_RETURN_IF_REFUSED(CheckRun(PlanOf(plan), args, workspace));
+  return RunShare(&AttendRun::Merge, PlanOf(plan), CallOf(PlanOf(plan), args), workspace, ith, nth);
 }
 
 #endif  // LATHE_HOST_ATTEND_MLA_DECODE_H_

@@ -132,19 +132,22 @@ lathe::Status lathe::PlanPrefill(const PrefillShape& shape, const PrefillOptions
 lathe::Status lathe::RunPrefill(const PrefillPlan& plan, const PrefillArgs& args, Buffer workspace,
                                 const Executor& executor) noexcept {
   LATHE_BEGIN_CALL;
-  return RunAll(PlanOf(plan), args, workspace, executor);
+  LATHE_RETURN_IF_REFUSED(CheckRun(PlanOf(plan), args, workspace));
+  return RunAll(PlanOf(plan), CallOf(PlanOf(plan), args), workspace, executor);
 }
 
 lathe::Status lathe::RunPrefillPart(const PrefillPlan& plan, const PrefillArgs& args,
                                     Buffer workspace, size_t ith, size_t nth) noexcept {
   LATHE_BEGIN_CALL;
-  return RunShare(&AttendRun::Part, PlanOf(plan), args, workspace, ith, nth);
+  LATHE_RETURN_IF_REFUSED(CheckRun(PlanOf(plan), args, workspace));
+  return RunShare(&AttendRun::Part, PlanOf(plan), CallOf(PlanOf(plan), args), workspace, ith, nth);
 }
 
 lathe::Status lathe::RunPrefillMerge(const PrefillPlan& plan, const PrefillArgs& args,
                                      Buffer workspace, size_t ith, size_t nth) noexcept {
   LATHE_BEGIN_CALL;
-  return RunShare(&AttendRun::Merge, PlanOf(plan), args, workspace, ith, nth);
+  LATHE_RETURN_IF_REFUSED(CheckRun(PlanOf(plan), args, workspace));
+  return RunShare(&AttendRun::Merge, PlanOf(plan), CallOf(PlanOf(plan), args), workspace, ith, nth);
 }
 
 #endif  // LATHE_HOST_ATTEND_PREFILL_H_

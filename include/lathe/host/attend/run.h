@@ -133,21 +133,17 @@ class AttendRun {
   std::byte* scratch_;
 };
 
-// Run, and Part or Merge, of every operation that has plans: CheckRun(plan, args, workspace) says what it refuses,
-// CallOf(plan, args) what its kernels are given.
-template <class Plan, class Args>
-Status RunAll(const Plan& plan, const Args& args, Buffer workspace, const Executor& executor) {
-  LATHE_RETURN_IF_REFUSED(CheckRun(plan, args, workspace));
+// Run, and Part or Merge, of every operation that has plans, once its own arguments are checked.
+inline Status RunAll(const AttendPlan& plan, const AttendCall& call, Buffer workspace,
+                     const Executor& executor) {
   LATHE_RETURN_IF_REFUSED(CheckExecutor(executor));
-  AttendRun(plan, CallOf(plan, args), workspace).All(executor);
+  AttendRun(plan, call, workspace).All(executor);
   return OkStatus();
 }
-template <class Plan, class Args>
-Status RunShare(void (AttendRun::*share)(size_t, size_t) const, const Plan& plan, const Args& args,
-                Buffer workspace, size_t ith, size_t nth) {
+inline Status RunShare(void (AttendRun::*share)(size_t, size_t) const, const AttendPlan& plan,
+                       const AttendCall& call, Buffer workspace, size_t ith, size_t nth) {
   LATHE_RETURN_IF_REFUSED(CheckPart(ith, nth));
-  LATHE_RETURN_IF_REFUSED(CheckRun(plan, args, workspace));
-  (AttendRun(plan, CallOf(plan, args), workspace).*share)(ith, nth);
+  (AttendRun(plan, call, workspace).*share)(ith, nth);
   return OkStatus();
 }
 
