@@ -71,7 +71,7 @@ MlaDecodeArgs DecodeStep::Args(int64_t turn, const Results& results) const {
 }
 
 const FlopLoop& FlopLoopOf(const TargetInfo& target, CacheFormat format, Precision precision) {
-  const BFloat16Rows rows = BFloat16RowsOf(format);
+  const BFloat16Rows rows = BFloat16UnscaledRowsOf(format);
   const bool is_bf16 = rows == BFloat16Rows::kExact ||
                        (precision == Precision::kBFloat16 && rows != BFloat16Rows::kNever);
   return FlopLoopOf(target, is_bf16);

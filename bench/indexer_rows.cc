@@ -200,7 +200,7 @@ void RunRow(benchmark::State& state, const Case& c, Harness& harness) {
   step.CheckAll();
   const double cells = static_cast<double>(c.rows * c.keys - c.rows * (c.rows - 1) / 2);
   const double flops = 2.0 * cells * static_cast<double>(c.heads * kWidth);
-  const bool is_bf16 = BFloat16UnscaledRowsOf(c.format.format) == BFloat16Rows::kExact;
+  const bool is_bf16 = BFloat16KeysOf(c.format.format) == BFloat16Rows::kExact;
   const FlopLoop& loop = FlopLoopOf(c.target, is_bf16);
   std::vector<double> two_steps;
   const double seconds = Measure(state, team, [&] { c.k == 0 ? step.Logits() : step.Fused(); },

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Checks that the C interface has all that lathe/lathe.h has: a function for each function, a struct for each
-struct, a field for each field, by the rules of names below. Prints what C lacks."""
+struct, a field for each field, a number for each cache format, by the rules of names below. Prints what C lacks."""
 
 import pathlib
 import re
@@ -62,11 +62,22 @@ def lacking():
                     yield f"{name}::{field}"
 
 
+def format_numbers():
+    """Formats whose number differs between cache/formats.def and C, by C's name."""
+    rows = re.findall(r"^LATHE_FORMAT\(k(\w+), (\d+),", (HEADERS / "cache/formats.def").read_text(encoding="utf-8"), re.M)
+    cpp = {"LATHE_FORMAT_" + re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).upper(): number for name, number in rows}
+    c = dict(re.findall(r"(LATHE_FORMAT_\w+) = (\d+)", code(HEADERS / "capi/common.h")))
+    return sorted(name for name in cpp.keys() | c.keys() if cpp.get(name) != c.get(name))
+
+
 def main():
     lacks = list(lacking())
     for name in lacks:
         print(f"the C interface lacks {name}")
-    return 1 if lacks else 0
+    differ = format_numbers()
+    for name in differ:
+        print(f"{name} is not in both of cache/formats.def and capi/common.h under one number")
+    return 1 if lacks or differ else 0
 
 
 if __name__ == "__main__":

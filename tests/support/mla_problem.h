@@ -203,9 +203,9 @@ class MlaProblem {
 
   // bf16 products are expected exactly where SEMANTICS says they are used.
   Bounds bounds() const {
-    BFloat16Rows rows = BFloat16RowsOf(args.keys.cache.format);
+    BFloat16Rows rows = BFloat16UnscaledRowsOf(args.keys.cache.format);
     if (args.extra_keys.is_given()) {
-      const BFloat16Rows extra = BFloat16RowsOf(args.extra_keys.cache.format);
+      const BFloat16Rows extra = BFloat16UnscaledRowsOf(args.extra_keys.cache.format);
       const auto is_any = [rows, extra](BFloat16Rows r) { return rows == r || extra == r; };
       rows = is_any(BFloat16Rows::kNever)     ? BFloat16Rows::kNever
              : is_any(BFloat16Rows::kRounded) ? BFloat16Rows::kRounded

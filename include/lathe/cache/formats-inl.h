@@ -55,10 +55,11 @@ LATHE_INLINE void EncodeRecord(Format format, const TokenRow& token, NoAmax, con
   EncodeRecord(format, token, rule, record, side);
 }
 
-// Of formats whose rows have no scale of their own.
+// Of formats without scales that engines apply.
 template <class Format, class Element>
 void DecodeUnscaled(Format format, const std::byte* record, const std::byte* side, int64_t width,
                     Element* row) {
+  static_assert(detail::kNumScales<Format> == 0, "a format with scales decodes its codes itself");
   DecodeRecord(format, record, side, width, row);
 }
 

@@ -10,14 +10,18 @@
 //   kHasTensorScale    values are stored * PagedCache::scale
 //   RecordBytes(width)
 //   DecodeColumn(record, side, column)            one value, without the tensor scale
-//   RowScale(side)     optional: a scale that all columns of DecodeColumn have in common
+//   kScaleColumns, kNumScales          optional: scales that neighbouring columns have in common, where what they scale
+//                      is exact in bfloat16. kNumScales tiles of kScaleColumns columns have one each, what lies behind
+//                      them has none. kScaleColumns: a multiple of 64, or all columns. Engines of bfloat16 products apply
+//                      them to scores and weights, so that no value is rounded
+//   ScaleAt(record, side, tile)        with these: the scale of one tile, any float
 //   EncodeColumn(x, record, side, column)         x by the tensor scale; if there is no
 //   EncodeRecord below
 // and, if LATHE_TARGET_PASS is defined, once for each target, SIMD code found by overloading, to both of
 // which formats-inl.h has slow substitutes over single columns. It is written like an -inl.h file, with its includes and
 // namespace:
 //   DecodeRecord(Format{}, record, side, width, Element* row)          Element = float, bfloat16
-//   DecodeUnscaled(...)                          with RowScale: the same without it, exact in bfloat16
+//   DecodeUnscaled(...)                          with scales: the same without them, exact in bfloat16; required
 //   EncodeRecord(Format{}, token, rule, record, side)
 // or, where scales come from the largest magnitudes of tiles, these found a token ahead:
 //   AmaxOf(Format{}, token)            TileAmax (quantize-inl.h)
@@ -39,10 +43,24 @@ struct FormatTag {
 
 namespace detail {
 template <class Format, class = void>
-inline constexpr bool kHasRowScale = false;
+inline constexpr int64_t kNumScales = 0;
 template <class Format>
-inline constexpr bool kHasRowScale<Format, decltype(static_cast<void>(Format::RowScale(nullptr)))> =
-    true;
+inline constexpr int64_t
+    kNumScales<Format, decltype(static_cast<void>(Format::ScaleAt(nullptr, nullptr, 0)))> =
+        Format::kNumScales;
+
+// Scales that a row of any format has at most.
+constexpr int64_t kMaxScales = 8;
+
+// Whether one scale is that of all columns.
+template <class Format>
+constexpr bool HasRowScale() noexcept {
+  if constexpr (kNumScales<Format> == 1) {
+    return Format::kScaleColumns >= Format::kWidth;
+  } else {
+    return false;
+  }
+}
 }  // namespace detail
 
 // f(FormatTag<Format>) for the type behind `format`; false when there is no such format.
@@ -92,12 +110,22 @@ LATHE_INLINE constexpr BFloat16Rows BFloat16RowsOf(CacheFormat format) noexcept 
   return rows;
 }
 
-// The same of rows without their RowScale.
+// Of the rows that attention takes in bfloat16, without the scales that it applies itself.
 LATHE_INLINE constexpr BFloat16Rows BFloat16UnscaledRowsOf(CacheFormat format) noexcept {
   BFloat16Rows rows = BFloat16Rows::kNever;
   VisitFormat(format, [&](auto tag) {
     using Format = typename decltype(tag)::Type;
-    rows = detail::kHasRowScale<Format> ? BFloat16Rows::kExact : Format::kBFloat16;
+    rows = detail::kNumScales<Format> > 0 ? BFloat16Rows::kExact : Format::kBFloat16;
+  });
+  return rows;
+}
+
+// Of those that an indexer takes, which applies a scale of the whole row.
+LATHE_INLINE constexpr BFloat16Rows BFloat16KeysOf(CacheFormat format) noexcept {
+  BFloat16Rows rows = BFloat16Rows::kNever;
+  VisitFormat(format, [&](auto tag) {
+    using Format = typename decltype(tag)::Type;
+    rows = detail::HasRowScale<Format>() ? BFloat16Rows::kExact : Format::kBFloat16;
   });
   return rows;
 }

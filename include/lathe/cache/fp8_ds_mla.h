@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "lathe/base/config.h"
 #include "lathe/base/types.h"
 #include "lathe/cache/scale_rules.h"
 
@@ -33,10 +34,17 @@ struct Fp8DsMla {
   static constexpr int64_t kTiles = kLatent / kTile;
   static constexpr int64_t kRope = kLatent + kTiles * static_cast<int64_t>(sizeof(float));  // byte
 
+  static constexpr int64_t kScaleColumns = kTile;
+  static constexpr int64_t kNumScales = kTiles;
+  static LATHE_INLINE float ScaleAt(const std::byte* record, const std::byte*,
+                                    int64_t tile) noexcept {
+    return detail::LoadAs<float>(record + kLatent + tile * static_cast<int64_t>(sizeof(float)));
+  }
+
   static float DecodeColumn(const std::byte* record, const std::byte*, int64_t column) noexcept {
     if (column >= kLatent) return detail::DecodeAt<bfloat16>(record + kRope, column - kLatent);
     return detail::DecodeAt<float8_e4m3fn>(record, column) *
-           detail::DecodeAt<float>(record + kLatent, column / kTile);
+           ScaleAt(record, nullptr, column / kTile);
   }
 };
 
@@ -57,6 +65,14 @@ void DecodeRecord(Fp8DsMla, const std::byte* record, const std::byte*, int64_t, 
   float scales[F::kTiles];
   std::memcpy(scales, record + F::kLatent, sizeof(scales));
   DecodeCodes<float8_e4m3fn>(record, F::kLatent, TileScales<F::kTile, false>{scales}, row);
+  ConvertRow(reinterpret_cast<const bfloat16*>(record + F::kRope), row + F::kLatent,
+             F::kWidth - F::kLatent);
+}
+
+template <class Element>
+void DecodeUnscaled(Fp8DsMla, const std::byte* record, const std::byte*, int64_t, Element* row) {
+  using F = Fp8DsMla;
+  DecodeCodes<float8_e4m3fn>(record, F::kLatent, Unscaled(), row);
   ConvertRow(reinterpret_cast<const bfloat16*>(record + F::kRope), row + F::kLatent,
              F::kWidth - F::kLatent);
 }

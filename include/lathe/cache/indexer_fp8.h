@@ -30,7 +30,9 @@ struct IndexerFp8 {
   static constexpr bool kHasTensorScale = false;
   static constexpr int64_t RecordBytes(int64_t) noexcept { return kWidth; }
 
-  static LATHE_INLINE float RowScale(const std::byte* side) noexcept {
+  static constexpr int64_t kScaleColumns = kWidth;
+  static constexpr int64_t kNumScales = 1;
+  static LATHE_INLINE float ScaleAt(const std::byte*, const std::byte* side, int64_t) noexcept {
     return detail::LoadAs<float>(side);
   }
 

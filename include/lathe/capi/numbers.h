@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C interface's numbers are the C++ enums'.
+// The C interface's numbers are the C++ enums'. Those of cache formats are compared by tools/check_capi.py.
 #ifndef LATHE_CAPI_NUMBERS_H_
 #define LATHE_CAPI_NUMBERS_H_
 
@@ -20,21 +20,6 @@ LATHE_C_SAME(LATHE_STATUS_TARGET_UNAVAILABLE, StatusCode::kTargetUnavailable);
 LATHE_C_SAME(LATHE_DTYPE_FLOAT32, DType::kFloat32);
 LATHE_C_SAME(LATHE_DTYPE_FLOAT16, DType::kFloat16);
 LATHE_C_SAME(LATHE_DTYPE_BFLOAT16, DType::kBFloat16);
-
-LATHE_C_SAME(LATHE_FORMAT_LATENT_FLOAT32, CacheFormat::kLatentFloat32);
-LATHE_C_SAME(LATHE_FORMAT_LATENT_FLOAT16, CacheFormat::kLatentFloat16);
-LATHE_C_SAME(LATHE_FORMAT_LATENT_BFLOAT16, CacheFormat::kLatentBFloat16);
-LATHE_C_SAME(LATHE_FORMAT_LATENT_FP8_E4M3, CacheFormat::kLatentFp8E4m3);
-LATHE_C_SAME(LATHE_FORMAT_LATENT_FP8_E5M2, CacheFormat::kLatentFp8E5m2);
-LATHE_C_SAME(LATHE_FORMAT_LATENT_FP8_E4M3_FNUZ, CacheFormat::kLatentFp8E4m3Fnuz);
-LATHE_C_SAME(LATHE_FORMAT_FP8_DS_MLA, CacheFormat::kFp8DsMla);
-LATHE_C_SAME(LATHE_FORMAT_FP8_DS4, CacheFormat::kFp8Ds4);
-LATHE_C_SAME(LATHE_FORMAT_BF16_DS4, CacheFormat::kBf16Ds4);
-LATHE_C_SAME(LATHE_FORMAT_DS41_FP8, CacheFormat::kDs41Fp8);
-LATHE_C_SAME(LATHE_FORMAT_DS41_FP4, CacheFormat::kDs41Fp4);
-LATHE_C_SAME(LATHE_FORMAT_NVFP4_DS_MLA, CacheFormat::kNvfp4DsMla);
-LATHE_C_SAME(LATHE_FORMAT_INDEXER_FP8, CacheFormat::kIndexerFp8);
-LATHE_C_SAME(LATHE_FORMAT_INDEXER_MXFP4, CacheFormat::kIndexerMxfp4);
 
 LATHE_C_SAME(LATHE_TARGET_AUTO, Target::kAuto);
 LATHE_C_SAME(LATHE_TARGET_PORTABLE, Target::kPortable);

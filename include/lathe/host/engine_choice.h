@@ -13,9 +13,8 @@ namespace lathe {
 namespace detail {
 namespace LATHE_ABI {
 
-// bf16 products are exact for bf16 inputs. A query of another type would be rounded, and so would the
-// keys of some formats (8192 normally distributed ones: 1.3 times the bound of kAuto), so that
-// needs consent.
+// bf16 products are exact for bf16 inputs. A query of another type would be rounded, and so would keys whose scales
+// stay in them (8192 normally distributed ones: 1.3 times the bound of kAuto), so that needs consent.
 inline Engine ChooseEngine(bool has_bf16, Precision precision, BFloat16Rows rows,
                            bool is_bf16_query) {
   if (!has_bf16 || rows == BFloat16Rows::kNever) return Engine::kFloat32;

@@ -42,7 +42,7 @@ inline Engine EngineFor(const KernelTable& kernels, const MlaDecodeOptions& opti
       QueryDType(args) == DType::kBFloat16 && RopeDType(args) == DType::kBFloat16;
   BFloat16Rows rows = BFloat16Rows::kExact;
   for (const NamedKeys& set : KeySetsOf(args)) {
-    rows = (std::min)(rows, BFloat16RowsOf(set.keys.cache.format));
+    rows = (std::min)(rows, BFloat16UnscaledRowsOf(set.keys.cache.format));
   }
   return ChooseEngine(kernels.native_bf16, options.precision, rows, is_bf16_query);
 }

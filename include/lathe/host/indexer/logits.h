@@ -19,8 +19,7 @@ inline Engine EngineFor(const KernelTable& kernels, Precision precision,
                         const IndexerInputs& inputs) {
   const bool is_bf16_query = inputs.q.empty() || inputs.q.dtype == DType::kBFloat16;
   const bool has_bf16 = kernels.index_logits[static_cast<size_t>(Engine::kBFloat16)] != nullptr;
-  return ChooseEngine(has_bf16, precision, BFloat16UnscaledRowsOf(inputs.cache.format),
-                      is_bf16_query);
+  return ChooseEngine(has_bf16, precision, BFloat16KeysOf(inputs.cache.format), is_bf16_query);
 }
 
 // Of one worker, rounded so that every worker's starts on a cache line; whichever engine.

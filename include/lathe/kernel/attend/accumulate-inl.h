@@ -77,10 +77,10 @@ LATHE_INLINE void AccumulateBlock(const std::byte* const* rows, int64_t tokens, 
 }
 
 template <class A, class Stored, Carry kCarry>
-HWY_NOINLINE void AccumulateTile(const std::byte* const* rows, int64_t tokens, int64_t v_columns,
-                                 const uint32_t* p, int64_t p_stride, int64_t num_rows, float* o,
-                                 int64_t o_stride, const float* alpha) {
-  for (int64_t column = 0; column < v_columns; column += kValueColumns) {
+HWY_NOINLINE void AccumulateTile(const std::byte* const* rows, int64_t tokens, int64_t column,
+                                 int64_t column_end, const uint32_t* p, int64_t p_stride,
+                                 int64_t num_rows, float* o, int64_t o_stride, const float* alpha) {
+  for (; column < column_end; column += kValueColumns) {
     int64_t r = 0;
     while (r < num_rows) {
       // As even as possible: 16 rows are 6 + 5 + 5, not 6 + 6 + 4.

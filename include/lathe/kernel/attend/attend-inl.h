@@ -30,6 +30,7 @@
 
 #include "lathe/base/arena.h"
 #include "lathe/kernel/attend/accumulate-inl.h"
+#include "lathe/kernel/attend/column_scales-inl.h"
 #include "lathe/kernel/attend/epilogue-inl.h"
 #include "lathe/kernel/attend/finite-inl.h"
 #include "lathe/kernel/attend/softmax-inl.h"
@@ -62,7 +63,12 @@ class AttendBlock {
     const auto take = [&arena](int64_t n) { return arena.Take<float>(static_cast<size_t>(n)); };
     v_columns_ = detail::PartialColumns(shape.v_dim);
     v_stride_ = detail::PartialStride(shape.v_dim);
-    s_ = take((kTileKeys + kScoreTokens) * (std::min)(padded_rows, Engine::kGroupRows));
+    const int64_t scores = (kTileKeys + kScoreTokens) * (std::min)(padded_rows, Engine::kGroupRows);
+    s_ = take(scores);
+    if constexpr (A::kLeavesScales) {
+      scaled_ = take(scores);
+      scales_ = take(detail::kMaxScales * kTileKeys);
+    }
     o_[0] = take(output_rows * v_stride_);
     o_[1] = take(output_rows * v_stride_);
     for (float** state : {&m_[0], &m_[1], &l_[0], &l_[1], &alpha_}) *state = take(padded_rows);
@@ -89,12 +95,17 @@ class AttendBlock {
     padded_rows_ = Engine::PaddedRows(task.num_rows);
     transforms_scores_ = call.transforms.any();
     // Lanes past the last row are computed and never used; they only must hold numbers.
-    std::memset(s_, 0,
-                static_cast<size_t>((kTileKeys + kScoreTokens) * GroupAt(0).count) * sizeof(float));
+    for (float* scores : {s_, scaled_}) {
+      if (scores == nullptr) continue;
+      std::memset(
+          scores, 0,
+          static_cast<size_t>((kTileKeys + kScoreTokens) * GroupAt(0).count) * sizeof(float));
+    }
     const auto* zeros = reinterpret_cast<const std::byte*>(zeros_);
     SetOfKeys<A> sets[detail::kMaxKeySets] = {
-        {call, task, 0, kTileKeys, staged_, staged_values_, zeros, visible_},
-        {call, task, 1, kTileKeys, staged_, staged_values_, zeros, visible_ + task.num_rows}};
+        {call, task, 0, kTileKeys, staged_, staged_values_, scales_, zeros, visible_},
+        {call, task, 1, kTileKeys, staged_, staged_values_, scales_, zeros,
+         visible_ + task.num_rows}};
     sets_ = sets;
     // The rows of a tile have not been staged yet: their place is free.
     fewest_keys_ = FewestKeys();
@@ -260,26 +271,76 @@ class AttendBlock {
     engine_.StartTile(set.source, tile, next);
     for (int64_t r = 0; r < padded_rows_; r += Engine::kGroupRows) {
       const RowGroup rows = GroupAt(r);
-      engine_.Score(set.source, tile, next, r, s_, rows.count);
+      Score(set.source, tile, next, tokens, rows);
       if (transforms_scores_) {
         TransformScores(call_->transforms, call_->score_scale[tile.set], tokens * rows.count, s_);
       }
       if (is_masked) Mask(tile, tokens, rows);
-      const bool moved = Softmax<A>(s_, rows.count, tokens, rows.count, call_->scale_log2[tile.set],
-                                    {state.m + r, state.l + r, state.alpha + r},
-                                    has_residual ? ResidualOf(rows) : nullptr);
+      const bool has_scales = set.source.has_scales();
+      const bool moved = has_scales ? Weigh<FloatArithmetic>(tile, tokens, rows, state, nullptr)
+                                    : Weigh<A>(tile, tokens, rows, state,
+                                               has_residual ? ResidualOf(rows) : nullptr);
       if (r == 0) {
         // Scores need the rows of keys no more, which values may be, or know where they were.
         isolated = seen_by_all ? 0 : IsolateNonFinite(type, tile);
         engine_.LoadValues(tile, tokens, v_columns_);
       }
+      const Carry now = moved && carry == Carry::kKeep ? Carry::kRescale : carry;
       const auto* p = reinterpret_cast<const uint32_t*>(s_);
-      engine_.Accumulate(type, moved && carry == Carry::kKeep ? Carry::kRescale : carry, tile,
-                         tokens, v_columns_, r, p, rows.count, o + r * v_stride_, v_stride_,
-                         state.alpha + r);
+      if (has_scales) {
+        AccumulateScaled(now, tile, tokens, rows, state, has_residual, o);
+      } else {
+        Accumulate(now, tile, tokens, AllValues(), rows, p, state, o);
+      }
       if (isolated > 0) AddIsolated(type, tile, isolated, p, rows, o);
     }
-    if (has_residual) AddResidual(type, tile, tokens, state, o);
+    if (has_residual && !set.source.has_scales()) AddResidual(type, tile, tokens, state, o);
+  }
+
+  void Score(const RowSource<A>& source, const KeyTile& tile, const KeyTile& next, int64_t tokens,
+             const RowGroup& rows) {
+    engine_.Score(source, tile, next, source.ScaleTileAt(0), rows.begin, s_, rows.count);
+    if (!source.has_scales()) return;
+    ScaleScores(source.ScaleTileAt(0).scales, tokens, rows.count, s_);
+    for (int64_t i = 1; i < source.num_scale_tiles(); ++i) {
+      const ScaleTile columns = source.ScaleTileAt(i);
+      engine_.Score(source, tile, next, columns, rows.begin, scaled_, rows.count);
+      AddScaledScores(scaled_, columns.scales, tokens, rows.count, s_);
+    }
+  }
+
+  // S into P, packed as an arithmetic takes it.
+  template <class Packing>
+  bool Weigh(const KeyTile& tile, int64_t tokens, const RowGroup& rows, const SoftmaxState& state,
+             uint32_t* residual) {
+    const int64_t r = rows.begin;
+    return Softmax<Packing>(s_, rows.count, tokens, rows.count, call_->scale_log2[tile.set],
+                            {state.m + r, state.l + r, state.alpha + r}, residual);
+  }
+
+  ScaleTile AllValues() const { return {0, v_columns_, nullptr}; }
+
+  void Accumulate(Carry carry, const KeyTile& tile, int64_t tokens, const ScaleTile& columns,
+                  const RowGroup& rows, const uint32_t* p, const SoftmaxState& state, float* o) {
+    engine_.Accumulate(sets_[tile.set].source.row_type(), carry, tile, tokens, columns, rows.begin,
+                       p, rows.count, o + rows.begin * v_stride_, v_stride_,
+                       state.alpha + rows.begin);
+  }
+
+  // P, as floats, times the scales of one tile of columns after the other; what rounding takes of these comes back at once.
+  void AccumulateScaled(Carry carry, const KeyTile& tile, int64_t tokens, const RowGroup& rows,
+                        const SoftmaxState& state, bool has_residual, float* o) {
+    auto* p = reinterpret_cast<uint32_t*>(scaled_);
+    uint32_t* residual = has_residual ? ResidualOf(rows) : nullptr;
+    const RowSource<A>& source = sets_[tile.set].source;
+    for (int64_t i = 0; i < source.num_scale_tiles(); ++i) {
+      ScaleTile columns = source.ScaleTileAt(i);
+      if (columns.begin >= v_columns_) return;
+      columns.end = (std::min)(columns.end, v_columns_);
+      PackScaledWeights<A>(s_, columns.scales, tokens, rows.count, p, residual);
+      Accumulate(carry, tile, tokens, columns, rows, p, state, o);
+      if (has_residual) Accumulate(Carry::kKeep, tile, tokens, columns, rows, residual, state, o);
+    }
   }
 
   uint32_t* ResidualOf(const RowGroup& rows) const {
@@ -292,8 +353,7 @@ class AttendBlock {
     }
     for (int64_t r = 0; r < padded_rows_; r += Engine::kGroupRows) {
       const RowGroup rows = GroupAt(r);
-      engine_.Accumulate(type, Carry::kKeep, tile, tokens, v_columns_, r, ResidualOf(rows),
-                         rows.count, o + r * v_stride_, v_stride_, state.alpha + r);
+      Accumulate(Carry::kKeep, tile, tokens, AllValues(), rows, ResidualOf(rows), state, o);
     }
   }
 
@@ -365,7 +425,9 @@ class AttendBlock {
         const int64_t r = rows.begin + i_row;
         if (t < mask_begin_[r] || t >= mask_end_[r]) continue;
         if (has_tree && !IsSeenInTree(tile, t, r)) continue;
-        const float weight = A::Weight(p, rows.count, t, i_row);
+        const float weight = sets_[tile.set].source.has_scales()
+                                 ? FloatArithmetic::Weight(p, rows.count, t, i_row)
+                                 : A::Weight(p, rows.count, t, i_row);
         VisitStored<A>(type, [&](auto stored) {
           const auto* value = reinterpret_cast<const decltype(stored)*>(isolated_[i].row);
           for (int64_t c = 0; c < call_->v_dim; ++c) {
@@ -389,7 +451,9 @@ class AttendBlock {
   int64_t v_stride_ = 0;
   int64_t fewest_keys_ = 0;
   bool transforms_scores_ = false;
-  float* s_;  // S^T, then P in place
+  float* s_;                 // S^T, then P in place
+  float* scaled_ = nullptr;  // products of some columns, then P times their scales
+  float* scales_ = nullptr;
   uint32_t* residual_ = nullptr;
   float* o_[2];
   float* m_[2];

@@ -11,8 +11,8 @@
 //   Pack(rows)                    the queries of a task, once
 //   StartTile(tile)               a tile is next
 //   LoadValues(tile)              its values are as P x V shall read them
-//   Score(row)                    S^T [token][row] of a group
-//   Accumulate(row, P)            O [row][column] += P x V, of a group
+//   Score(columns, row)           S^T [token][row] of a group, over columns of keys
+//   Accumulate(columns, row, P)   O [row][column] += P x V, of a group and columns of values
 //
 // An engine knows registers or tiles, nothing about pages, masks, softmax or results.
 #if defined(LATHE_KERNEL_ATTEND_ENGINE_INL_H_) == defined(LATHE_TARGET_TOGGLE)
@@ -93,13 +93,14 @@ class RegisterEngine {
   void LoadValues(const KeyTile&, int64_t, int64_t) const {}
 
   // Rows past those that the tile has are zeros.
-  void Score(const RowSource<A>& source, const KeyTile& tile, const KeyTile& next, int64_t,
-             float* s, int64_t s_stride) const {
+  void Score(const RowSource<A>& source, const KeyTile& tile, const KeyTile& next,
+             const ScaleTile& columns, int64_t, float* s, int64_t s_stride) const {
+    const WordRange words{columns.begin / A::kWordElements, columns.end / A::kWordElements, words_};
     const bool fetches = source.is_in_place() && next.count > 0;
     const std::byte* const* rows = tile.rows;
     const std::byte* const* ahead = fetches ? next.rows : nullptr;
     VisitStored<A>(source.row_type(), [&](auto stored) {
-      ScoreKeys<A, decltype(stored)>(rows, ahead, source.scratch(), tile.count, q_, words_,
+      ScoreKeys<A, decltype(stored)>(rows, ahead, source.scratch(), tile.count, q_, words,
                                      num_rows_, [&](int64_t t) {
                                        source.FetchValues(next, t, kScoreTokens);
                                        return StoreScores{s + t * s_stride, s_stride};
@@ -107,14 +108,14 @@ class RegisterEngine {
     });
   }
 
-  // `tokens` is a multiple of 2, `v_columns` of 64; values of the tile past the live ones are zeros.
+  // `tokens` is a multiple of 2, columns are of 64; values of the tile past the live ones are zeros.
   void Accumulate(DType row_type, Carry carry, const KeyTile& tile, int64_t tokens,
-                  int64_t v_columns, int64_t, const uint32_t* p, int64_t p_stride, float* o,
+                  const ScaleTile& columns, int64_t, const uint32_t* p, int64_t p_stride, float* o,
                   int64_t o_stride, const float* alpha) const {
     VisitStored<A>(row_type, [&](auto stored) {
       AccumulateStored<A, decltype(stored)>(
-          carry, static_cast<const std::byte* const*>(tile.values), tokens, v_columns, p, p_stride,
-          num_rows_, o, o_stride, alpha);
+          carry, static_cast<const std::byte* const*>(tile.values), tokens, columns.begin,
+          columns.end, p, p_stride, num_rows_, o, o_stride, alpha);
     });
   }
 

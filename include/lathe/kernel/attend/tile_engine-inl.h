@@ -92,21 +92,22 @@ class TileEngine {
   }
 
   // Scores up to 15 rows more than the tile has: they are zeros.
-  void Score(const RowSource<Arithmetic>&, const KeyTile& tile, const KeyTile&, int64_t row,
-             float* s, int64_t s_stride) {
+  void Score(const RowSource<Arithmetic>&, const KeyTile& tile, const KeyTile&,
+             const ScaleTile& columns, int64_t row, float* s, int64_t s_stride) {
     scores_.Multiply(runs_, RoundUp(tile.count, kTileRows) / kTileRows, row / kTileRows,
-                     NumTiles(row), s, s_stride, fetcher_);
+                     NumTiles(row), columns.begin / kTileElements, NumSteps(columns.end), s,
+                     s_stride, fetcher_);
   }
 
   // As RegisterEngine::Accumulate, of what LoadValues has read. The sums of padding rows are finite or NaN, and
   // never used.
-  void Accumulate(DType, Carry carry, const KeyTile&, int64_t tokens, int64_t v_columns,
+  void Accumulate(DType, Carry carry, const KeyTile&, int64_t tokens, const ScaleTile& columns,
                   int64_t row, const uint32_t* p, int64_t p_stride, float* o, int64_t o_stride,
                   const float* alpha) {
     const int64_t steps = NumSteps(tokens);
     const int64_t num_tiles = NumTiles(row);
     TransposeWeights(p, p_stride, tokens / 2, steps, num_tiles);
-    for (int64_t column = 0; column < v_columns; column += kSliceColumns) {
+    for (int64_t column = columns.begin; column < columns.end; column += kSliceColumns) {
       if (carry == Carry::kRescale) Rescale(o + column, o_stride, alpha, num_tiles * kTileRows);
       if (carry == Carry::kNone) {
         AccumulateSlice<false>(num_tiles, column, steps, o + column, o_stride);
@@ -145,12 +146,12 @@ class TileEngine {
         {reinterpret_cast<const std::byte*>(weights_ + run), arch::kTileRowBytes}};
     const auto* b = reinterpret_cast<const std::byte*>(values_ + column / kTileColumns * run);
     if (num_tiles == 1) {
-      return MultiplyTiles<Tile, 1, kSliceTiles, kTileBytes, false, kHasSums>(a, b, steps, o,
+      return MultiplyTiles<Tile, 1, kSliceTiles, kTileBytes, false, kHasSums>(a, b, steps, steps, o,
                                                                               o_stride, fetcher_);
     }
     for (int64_t j = 0; j < kSliceTiles; j += 2) {
       MultiplyTiles<Tile, 2, 2, kTileBytes, false, kHasSums>(
-          a, b + j * steps * kTileBytes, steps, o + j * kTileColumns, o_stride, fetcher_);
+          a, b + j * steps * kTileBytes, steps, steps, o + j * kTileColumns, o_stride, fetcher_);
     }
   }
 

@@ -113,8 +113,8 @@ class RegisterHeads {
     const int64_t count = end - begin;
     std::memset(sums, 0, static_cast<size_t>(RoundUp(count, kLanes) * kLanes) * sizeof(float));
     const std::byte* const* ahead = next != nullptr ? next->rows + begin : nullptr;
-    ScoreKeys<A, typename A::Element>(rows_ + begin, ahead, nullptr, count, q, words_, num_heads_,
-                                      [&](int64_t t) {
+    ScoreKeys<A, typename A::Element>(rows_ + begin, ahead, nullptr, count, q,
+                                      WordRange::All(words_), num_heads_, [&](int64_t t) {
                                         return WeighRelu{weights, num_heads_, sums + t * kLanes};
                                       });
   }

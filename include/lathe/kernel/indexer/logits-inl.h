@@ -107,7 +107,7 @@ class IndexerScorer {
   }
 
   RowSource<A> Source(const IndexerCall& call) const {
-    return RowSource<A>(call.inputs.cache.format, call.width, kTile, staged_);
+    return RowSource<A>(call.inputs.cache.format, call.width, kTile, staged_, scales_);
   }
   KeyRange range(int64_t row) const { return ranges_[row]; }
 
@@ -143,7 +143,7 @@ class IndexerScorer {
         source.Load(tile, next);
         heads_.StartTile(tile);
         for (int64_t t = 0; t < tile.count; ++t) {
-          scales_[t] = call.scale * source.RowScale(tile, t);
+          scales_[t] = call.scale * source.RowScale(t);
         }
         is_loaded = true;
       }

@@ -56,8 +56,8 @@ class TileHeads {
     }
     for (int64_t tile = 0; tile < row_tiles_; tile += 2) {
       scores_.Multiply(runs_ + first, last - first, row * row_tiles_ + tile,
-                       (std::min)(row_tiles_ - tile, int64_t{2}), s_ + tile * kTileRows, stride,
-                       fetcher);
+                       (std::min)(row_tiles_ - tile, int64_t{2}), 0, scores_.steps(),
+                       s_ + tile * kTileRows, stride, fetcher);
     }
     const WeighRelu weigh{weights, num_heads_, nullptr};
     for (int64_t t = begin; t < end; ++t, sums += kLanes) {

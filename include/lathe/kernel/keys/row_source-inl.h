@@ -7,8 +7,8 @@
 //
 // Values that are rows of their own (prefill.h) go the way of their keys.
 //
-// Where there is no P x V, rows are read in place or decoded, and a scale that a whole row shares may be
-// left out of the row: scores are multiplied by it.
+// Scales that columns share are left out of decoded rows where the arithmetic gains by it: scores are sums of products
+// over the tiles of columns, each times its scale, and P x V has a P for each tile.
 //
 // Widening whole tiles of 16-bit rows lost: writing and reading them back through L2 took 15 % of the time at 16 rows.
 #if defined(LATHE_KERNEL_KEYS_ROW_SOURCE_INL_H_) == defined(LATHE_TARGET_TOGGLE)
@@ -18,8 +18,10 @@
 #define LATHE_KERNEL_KEYS_ROW_SOURCE_INL_H_
 #endif
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #include "lathe/cache/formats-inl.h"
@@ -48,10 +50,22 @@ void DecodeUnscaledBytes(const std::byte* record, const std::byte* side, int64_t
   DecodeUnscaled(Format{}, record, side, width, reinterpret_cast<Element*>(row));
 }
 
-template <class Format>
-float RowScaleOf(const std::byte* side) {
-  return Format::RowScale(side);
+// The scales of a record, `stride` apart. kPoisons: those that are not finite as NaN, which any product with them is then.
+template <class Format, bool kPoisons>
+void ReadScales(const std::byte* record, const std::byte* side, int64_t stride, float* to) {
+  for (int64_t i = 0; i < Format::kNumScales; ++i) {
+    const float scale = Format::ScaleAt(record, side, i);
+    const bool is_poison = kPoisons && scale - scale != 0.0f;
+    to[i * stride] = is_poison ? std::numeric_limits<float>::quiet_NaN() : scale;
+  }
 }
+
+// Columns [begin, end) of a row, and the scale that each key has for them: null if none has one.
+struct ScaleTile {
+  int64_t begin;
+  int64_t end;
+  const float* scales;  // [key]
+};
 
 template <class A>
 class RowSource {
@@ -68,12 +82,15 @@ class RowSource {
   static int64_t PaddedWidth(int64_t qk_dim) { return RoundUp(qk_dim, kColumns); }
 
   // `scratch`: tile_keys rows of padded width, which the sources of a task's sets may share. These must agree on
-  // whether the engine sees padding. `value_scratch`: as many for values of their own.
+  // whether the engine sees padding. `value_scratch`: as many for values of their own; `scales`: kMaxScales rows of
+  // tile_keys.
   RowSource(const AttendCall& call, int set, int64_t tile_keys, Element* scratch,
-            Element* value_scratch)
+            Element* value_scratch, float* scales)
       : width_(call.qk_dim),
         padded_(PaddedWidth(call.qk_dim)),
+        tile_keys_(tile_keys),
         scratch_(scratch),
+        scales_(scales),
         v_width_(call.keys[set].has_values() ? call.v_dim : 0),
         v_padded_(PaddedWidth(v_width_)),
         value_scratch_(value_scratch) {
@@ -95,19 +112,31 @@ class RowSource {
           row_type_ = kDTypeOf<Stored>;
         }
       }
-      decode_ = DecodeRowBytes<Format, Element>;
+      if constexpr (A::kLeavesScales && detail::kNumScales < Format >> 0) {
+        LeaveScales<Format, true>();
+      } else {
+        decode_ = DecodeRowBytes<Format, Element>;
+      }
     });
   }
 
-  // Rows for scores alone. `scratch`: as many rows of padded width as a tile has.
-  RowSource(CacheFormat format, int64_t width, int64_t tile_keys, Element* scratch)
-      : width_(width), padded_(PaddedWidth(width)), scratch_(scratch) {
+  // Rows for scores alone, which leave out a scale of the whole row. `scratch`: as many rows of padded width as a tile has;
+  // `scales`: as many numbers.
+  RowSource(CacheFormat format, int64_t width, int64_t tile_keys, Element* scratch, float* scales)
+      : width_(width),
+        padded_(PaddedWidth(width)),
+        tile_keys_(tile_keys),
+        scratch_(scratch),
+        scales_(scales) {
     Init(format, tile_keys, [this](auto tag) {
       using Format = typename decltype(tag)::Type;
       is_in_place_ = std::is_same_v<typename Format::Element, Element> &&
                      width_ % kInPlaceColumns<Element> == 0;
-      decode_ = DecodeUnscaledBytes<Format, Element>;
-      if constexpr (detail::kHasRowScale<Format>) row_scale_ = RowScaleOf<Format>;
+      if constexpr (detail::HasRowScale<Format>()) {
+        LeaveScales<Format, false>();
+      } else {
+        decode_ = DecodeRowBytes<Format, Element>;
+      }
     });
   }
 
@@ -122,9 +151,18 @@ class RowSource {
   // Room for a tile of rows, which the engine may use while they are in place.
   float* scratch() const { return reinterpret_cast<float*>(scratch_); }
 
-  // What rows for scores alone leave out of row t.
-  float RowScale(const KeyTile& tile, int64_t t) const {
-    return row_scale_ != nullptr ? row_scale_(tile.sides[t]) : 1.0f;
+  // What rows for scores alone leave out of row t, after Load.
+  float RowScale(int64_t t) const { return has_scales() ? scales_[t] : 1.0f; }
+
+  // Tiles of columns that have scales of their own, and what has none behind them; one, if no column has.
+  bool has_scales() const { return num_scales_ > 0; }
+  int64_t num_scale_tiles() const {
+    return num_scales_ + (num_scales_ * scale_columns_ < padded_ ? 1 : 0);
+  }
+  ScaleTile ScaleTileAt(int64_t i) const {
+    const int64_t begin = i * scale_columns_;
+    if (i >= num_scales_) return {begin, words() * A::kWordElements, nullptr};
+    return {begin, (std::min)(begin + scale_columns_, padded_), scales_ + i * tile_keys_};
   }
 
   // Makes the tile's rows readable for the engine. The rows ahead are for the first tile of a split, which nobody has fetched.
@@ -135,12 +173,17 @@ class RowSource {
     for (int64_t t = 0; t < tile.count; ++t) {
       tile.Prefetch(t + kRowsAhead);
       next.Prefetch(t);
+      if (num_scales_ > 0) read_scales_(tile.rows[t], tile.sides[t], tile_keys_, scales_ + t);
       tile.rows[t] = Decode(tile.rows[t], tile.sides[t], t);
       if (decode_value_ == nullptr) continue;
       next.PrefetchValue(t);
       Element* value = value_scratch_ + t * v_padded_;
       decode_value_(tile.own_values[t], nullptr, v_width_, reinterpret_cast<std::byte*>(value));
       tile.own_values[t] = reinterpret_cast<const std::byte*>(value);
+    }
+    // Keys come in pairs.
+    for (int64_t i = 0; i < num_scales_ && tile.count < tile_keys_; ++i) {
+      scales_[i * tile_keys_ + tile.count] = 0.0f;
     }
   }
 
@@ -161,6 +204,16 @@ class RowSource {
     }
   }
 
+  template <class Format, bool kPoisons>
+  void LeaveScales() {
+    static_assert(detail::kNumScales<Format> <= detail::kMaxScales);
+    static_assert(Format::kScaleColumns % kColumns == 0 || Format::kScaleColumns >= Format::kWidth);
+    decode_ = DecodeUnscaledBytes<Format, Element>;
+    read_scales_ = ReadScales<Format, kPoisons>;
+    num_scales_ = Format::kNumScales;
+    scale_columns_ = Format::kScaleColumns < width_ ? Format::kScaleColumns : padded_;
+  }
+
   const std::byte* Decode(const std::byte* record, const std::byte* side, int64_t row) const {
     auto* to = reinterpret_cast<std::byte*>(scratch_ + row * padded_);
     decode_(record, side, width_, to);
@@ -169,7 +222,11 @@ class RowSource {
 
   int64_t width_;
   int64_t padded_;
+  int64_t tile_keys_;
   Element* scratch_;
+  float* scales_ = nullptr;  // [num_scales][tile_keys] of the last tile that was loaded
+  int64_t num_scales_ = 0;
+  int64_t scale_columns_ = 0;
   int64_t v_width_ = 0;  // of own values
   int64_t v_padded_ = 0;
   Element* value_scratch_ = nullptr;
@@ -177,7 +234,8 @@ class RowSource {
   DType row_type_ = kDTypeOf<Element>;
   DecodeRowFn decode_ = nullptr;
   DecodeRowFn decode_value_ = nullptr;  // of own values
-  float (*row_scale_)(const std::byte* side) = nullptr;
+  void (*read_scales_)(const std::byte* record, const std::byte* side, int64_t stride,
+                       float* to) = nullptr;
 };
 
 }  // namespace HWY_NAMESPACE

@@ -27,13 +27,13 @@ using detail::KeyRange;
 template <class A>
 struct SetOfKeys {
   SetOfKeys(const AttendCall& call, const AttendTask& task, int set, int64_t tile_keys,
-            typename A::Element* scratch, typename A::Element* value_scratch,
+            typename A::Element* scratch, typename A::Element* value_scratch, float* scales,
             const std::byte* zeros, KeyRange* of_rows)
       : has_list(call.keys[set].has_indices()),
         all_see(task.keys[set]),
         any_sees(task.keys[set]),
         visible(of_rows),
-        source(call, set, tile_keys, scratch, value_scratch),
+        source(call, set, tile_keys, scratch, value_scratch, scales),
         cursor(call.keys[set], call.qk_dim, call.v_dim, task.seq, task.head_begin / call.unit_heads,
                tile_keys, zeros) {
     for (int64_t r = 0; r < task.num_rows; ++r) visible[r] = task.keys[set];

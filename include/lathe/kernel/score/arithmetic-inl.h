@@ -9,6 +9,8 @@
 //               ReadsValues() is true; their column order is that of O
 //   P           one word per step and row: a float, or the bfloat16 weights of two tokens
 //   residual    what packing lost of a weight: nothing, or the bits below bfloat16
+//   scales      that columns of a row share (cache/formats.h): in the row, or left to scores and weights, so that the row
+//               is exact
 #if defined(LATHE_KERNEL_SCORE_ARITHMETIC_INL_H_) == defined(LATHE_TARGET_TOGGLE)
 #ifdef LATHE_KERNEL_SCORE_ARITHMETIC_INL_H_
 #undef LATHE_KERNEL_SCORE_ARITHMETIC_INL_H_
@@ -36,6 +38,7 @@ struct FloatArithmetic {
   static constexpr int64_t kWordElements = 1;
   static constexpr int64_t kStepTokens = 1;
   static constexpr bool kHasResidual = false;
+  static constexpr bool kLeavesScales = false;
 
   static LATHE_INLINE VF MulAdd(VU a, VU b, VF acc) {
     return hn::MulAdd(hn::BitCast(F32(), a), hn::BitCast(F32(), b), acc);
@@ -84,6 +87,7 @@ struct BFloat16Arithmetic {
   static constexpr int64_t kWordElements = 2;
   static constexpr int64_t kStepTokens = 2;
   static constexpr bool kHasResidual = true;
+  static constexpr bool kLeavesScales = true;
 
   // Native dots leave sum1 alone; on other targets, where only products on tiles may be taken, it would hold half of
   // the sum.

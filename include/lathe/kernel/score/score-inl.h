@@ -204,14 +204,24 @@ struct StoreScores {
   }
 };
 
-// One group of query rows against kTokens keys.
+// Words [begin, end) of `total` words of a row are multiplied: whole steps of the keys (kScoreWords).
+struct WordRange {
+  int64_t begin;
+  int64_t end;
+  int64_t total;
+
+  static WordRange All(int64_t words) { return {0, words, words}; }
+};
+
+// One group of query rows against kTokens keys. `q`: all words of the group.
 template <class A, int kTokens, int kVectors, int kWords, class Keys, class Sink>
-LATHE_INLINE void ScoreTokens(Keys keys, const uint32_t* HWY_RESTRICT q, int64_t words, int64_t row,
-                              const Sink& sink) {
+LATHE_INLINE void ScoreTokens(Keys keys, const uint32_t* HWY_RESTRICT q, const WordRange& words,
+                              int64_t row, const Sink& sink) {
   VF acc[kTokens][2];
   LATHE_UNROLL
   for (int t = 0; t < kTokens; ++t) acc[t][0] = acc[t][1] = hn::Zero(F32());
-  for (int64_t word = 0; word < words; word += Keys::kStep) {
+  q += words.begin / kWords * kVectors * kLanes;
+  for (int64_t word = words.begin; word < words.end; word += Keys::kStep) {
     keys.Next(word);
     if constexpr (kWords == 1) {
       LATHE_UNROLL
@@ -251,8 +261,8 @@ LATHE_INLINE void ScoreWhole(int vectors, const Args&... args) {
 // Groups of rows from `row` on against kTokens keys, which are in place. `next`: rows to be fetched beside the first group.
 template <class A, int kTokens, class Sink>
 HWY_NOINLINE void ScoreGroups(const std::byte* const* rows, const std::byte* const* next,
-                              const uint32_t* q, int64_t words, int64_t row, int64_t num_rows,
-                              Sink sink) {
+                              const uint32_t* q, const WordRange& words, int64_t row,
+                              int64_t num_rows, Sink sink) {
   for (; row < num_rows; next = rows) {
     const RowGroup group = NextGroup(num_rows - row);
     const KeysInPlace<kTokens> keys(rows, next);
@@ -262,23 +272,23 @@ HWY_NOINLINE void ScoreGroups(const std::byte* const* rows, const std::byte* con
       ScoreNarrow<A, kTokens>(group.words, keys, q, words, row, sink);
     }
     row += group.rows();
-    q += words / group.words * group.vectors * kLanes;
+    q += words.total / group.words * group.vectors * kLanes;
   }
 }
 
 // All groups against kTokens keys, rows of Stored that are widened beside the first group, if that fills vectors.
 template <class A, class Stored, int kTokens, class Sink>
 HWY_NOINLINE void ScoreWidened(const std::byte* const* rows, const std::byte* const* next,
-                               float* scratch, const uint32_t* q, int64_t words, int64_t num_rows,
-                               Sink sink) {
+                               float* scratch, const uint32_t* q, const WordRange& words,
+                               int64_t num_rows, Sink sink) {
   const RowGroup group = NextGroup(num_rows);
-  WidenedKeys<Stored, kTokens> keys(rows, next, words, scratch);
+  WidenedKeys<Stored, kTokens> keys(rows, next, words.total, scratch);
   int64_t row = 0;
   if (group.words == 1) {
     keys.WidenFirst();
     ScoreWhole<A, kTokens>(group.vectors, keys, q, words, row, sink);
     row = group.rows();
-    q += words * group.vectors * kLanes;
+    q += words.total * group.vectors * kLanes;
   } else {
     keys.WidenAll();
   }
@@ -288,11 +298,11 @@ HWY_NOINLINE void ScoreWidened(const std::byte* const* rows, const std::byte* co
 }
 
 // `count` keys, step by step: sink_at(t) is asked for the sink of those from key t on when it is their turn. `next`: as
-// many rows to be fetched meanwhile, or null. A step may score up to kScoreTokens - 1 rows more.
+// many rows to be fetched meanwhile, or null. Rows that are widened take all words. A step may score up to kScoreTokens - 1 rows more.
 template <class A, class Stored, class SinkAt>
 LATHE_INLINE void ScoreKeys(const std::byte* const* rows, const std::byte* const* next,
-                            float* scratch, int64_t count, const uint32_t* q, int64_t words,
-                            int64_t num_rows, const SinkAt& sink_at) {
+                            float* scratch, int64_t count, const uint32_t* q,
+                            const WordRange& words, int64_t num_rows, const SinkAt& sink_at) {
   if (next == nullptr) next = rows;
   for (int64_t t = 0; t < count;) {
     if constexpr (!std::is_same_v<Stored, typename A::Element>) {

@@ -84,11 +84,14 @@ class TileScores {
     for (int64_t t = 0; t < count; t += kTileRows) runs[t / kTileRows] = KeyRun(rows + t, t);
   }
 
-  // S^T of 16 * num_runs keys and the rows of num_row_tiles (1 or 2) tiles from row_tile on.
+  // S^T of 16 * num_runs keys and the rows of num_row_tiles (1 or 2) tiles from row_tile on, over steps
+  // [step_begin, step_end) of the summed dimension.
   void Multiply(const TileRun* keys, int64_t num_runs, int64_t row_tile, int64_t num_row_tiles,
-                float* s, int64_t s_stride, LineFetcher& fetcher) const {
+                int64_t step_begin, int64_t step_end, float* s, int64_t s_stride,
+                LineFetcher& fetcher) const {
     const bool is_pair = num_row_tiles == 2;
-    const auto* q = reinterpret_cast<const std::byte*>(q_ + row_tile * steps_ * kTileWords);
+    const auto* q =
+        reinterpret_cast<const std::byte*>(q_ + (row_tile * steps_ + step_begin) * kTileWords);
     for (int64_t k = 0; k < num_runs;) {
       const int64_t left = num_runs - k;
       float* to = s + k * kTileRows * s_stride;
@@ -98,7 +101,11 @@ class TileScores {
                             : n == 2  ? (is_pair ? MultiplyKeys<2, 2> : MultiplyKeys<2, 1>)
                             : is_pair ? MultiplyKeys<1, 2>
                                       : MultiplyKeys<1, 1>;
-      multiply(keys + k, q, steps_, to, s_stride, fetcher);
+      TileRun runs[4];
+      for (int64_t i = 0; i < n; ++i) {
+        runs[i] = {keys[k + i].data + step_begin * arch::kTileRowBytes, keys[k + i].stride};
+      }
+      multiply(runs, q, steps_, step_end - step_begin, to, s_stride, fetcher);
       k += n;
     }
   }
