@@ -60,7 +60,7 @@ struct Int8Rows {
 #endif  // LATHE_TESTS_BUILD_EXTRA_FORMAT_H_
 
 #ifdef LATHE_TARGET_PASS
-#include "lathe/cache/quantize-inl.h"
+#include "lathe/cache/encode_tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lathe {

@@ -40,8 +40,7 @@ void VisitCode(int code, const F& f) {
 }
 
 void Encode(int code, const float* x, int64_t n, float scale, std::byte* codes) {
-  VisitCode(code,
-            [&](auto tag) { QuantizeTile<typename decltype(tag)::Type>(x, n, scale, codes); });
+  VisitCode(code, [&](auto tag) { EncodeTile<typename decltype(tag)::Type>(x, n, scale, codes); });
 }
 void DecodeToFloat(int code, const std::byte* codes, int64_t n, float* row) {
   VisitCode(code, [&](auto tag) {

@@ -14,7 +14,7 @@
 #define HWY_TARGET_INCLUDE "formats/quantize_test.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "lathe/cache/quantize-inl.h"
+#include "lathe/cache/encode_tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
@@ -25,25 +25,25 @@ namespace {
 void EncodeBFloat16(int code, const bfloat16* x, int64_t n, float scale, std::byte* codes) {
   switch (code) {
     case 0:
-      return QuantizeTile<float8_e4m3fn>(x, n, scale, codes);
+      return EncodeTile<float8_e4m3fn>(x, n, scale, codes);
     case 1:
-      return QuantizeTile<float8_e4m3fnuz>(x, n, scale, codes);
+      return EncodeTile<float8_e4m3fnuz>(x, n, scale, codes);
     case 2:
-      return QuantizeTile<float8_e5m2>(x, n, scale, codes);
+      return EncodeTile<float8_e5m2>(x, n, scale, codes);
     default:
-      return QuantizeTile<float4_e2m1>(x, n, scale, codes);
+      return EncodeTile<float4_e2m1>(x, n, scale, codes);
   }
 }
 
 // Tiles of 32 with a scale each.
-void EncodeTiles(const float* x, const float* scales, std::byte* codes) {
-  QuantizeTiles<float8_e4m3fn, 32, 4>(x, scales, codes);
+void EncodeFloatTiles(const float* x, const float* scales, std::byte* codes) {
+  EncodeTiles<float8_e4m3fn, 32, 4>(x, scales, codes);
 }
 void EncodePackedTiles(const float* x, const float* scales, std::byte* codes) {
-  QuantizeTiles<float4_e2m1, 32, 4, true>(x, scales, codes);
+  EncodeTiles<float4_e2m1, 32, 4, true>(x, scales, codes);
 }
 void EncodeBFloat16Tiles(const bfloat16* x, const float* scales, std::byte* codes) {
-  QuantizeTiles<float8_e4m3fn, 32, 4>(x, scales, codes);
+  EncodeTiles<float8_e4m3fn, 32, 4>(x, scales, codes);
 }
 
 }  // namespace
@@ -66,7 +66,7 @@ HWY_AFTER_NAMESPACE();
 
 namespace lathe {
 HWY_EXPORT(EncodeBFloat16);
-HWY_EXPORT(EncodeTiles);
+HWY_EXPORT(EncodeFloatTiles);
 HWY_EXPORT(EncodePackedTiles);
 HWY_EXPORT(EncodeBFloat16Tiles);
 
@@ -183,7 +183,7 @@ TEST_CASE("quotients of tiles have the codes of the correctly rounded ones", "[f
       std::byte codes[kN], packed[kN / 2], from_bfloat16[kN];
       {
         const Flushing flushing(flushes);
-        HWY_DYNAMIC_DISPATCH(EncodeTiles)(x, scales, codes);
+        HWY_DYNAMIC_DISPATCH(EncodeFloatTiles)(x, scales, codes);
         HWY_DYNAMIC_DISPATCH(EncodePackedTiles)(x, scales, packed);
         HWY_DYNAMIC_DISPATCH(EncodeBFloat16Tiles)(rounded, scales, from_bfloat16);
       }

@@ -56,7 +56,7 @@ struct Bf16Ds4 : Latent<bfloat16> {
 #endif  // LATHE_CACHE_DS4_H_
 
 #ifdef LATHE_TARGET_PASS
-#include "lathe/cache/quantize-inl.h"
+#include "lathe/cache/encode_tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lathe {

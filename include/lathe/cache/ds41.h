@@ -68,7 +68,7 @@ struct Ds41Fp4 {
 #endif  // LATHE_CACHE_DS41_H_
 
 #ifdef LATHE_TARGET_PASS
-#include "lathe/cache/quantize-inl.h"
+#include "lathe/cache/encode_tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lathe {

@@ -33,8 +33,9 @@ using U16x2 = hn::Repartition<uint16_t, F32>;  // two columns in place of a floa
 using I16x2 = hn::RebindToSigned<U16x2>;
 using U8x4 = hn::Repartition<uint8_t, F32>;
 using V16 = hn::Vec<U16x2>;
-constexpr int64_t kHalfColumns = 2 * kLanes;
-constexpr int64_t kColumns = 2 * kHalfColumns;  // that are encoded at once: a vector of bytes
+constexpr int64_t kQuotientsAtOnce = 2 * kLanes;
+constexpr int64_t kCodesAtOnce =
+    2 * kQuotientsAtOnce;  // that are encoded at once: a vector of bytes
 
 // Of a code: its bits that bfloat16 has more, and the least code that is not subnormal.
 template <class Code>
@@ -229,9 +230,10 @@ LATHE_INLINE void StoreCodes(hn::Vec<U8x4> codes, std::byte* to) {
   }
 }
 
-// Quotients of lanes that stand for kEach columns each, from column c on.
+// Quotients of lanes that stand for kEach columns each, from column c on: by inverses that are exact, by division, or by
+// an inverse in two floats.
 template <class Scales>
-struct Multiply {  // for exact inverses
+struct ExactInverse {
   Scales inverses;
   template <int64_t kEach>
   LATHE_INLINE VF At(int64_t c, VF x) const {
@@ -240,7 +242,7 @@ struct Multiply {  // for exact inverses
 };
 
 template <class Scales>
-struct Divide {
+struct Divisor {
   Scales scales;
   template <int64_t kEach>
   LATHE_INLINE VF At(int64_t c, VF x) const {
@@ -255,7 +257,7 @@ struct Divide {
 //   |X * 2^24 - S * (m * 2^20 +- 1)| <= 16       X, S: the 24 bits of x and of scale
 // Modulo 2^20 it follows that S = k * 2^20 + c, |c| <= 16, and then, modulo 2^24, that c is not 0.
 template <class Scales>
-struct Correct {
+struct SplitInverse {
   Scales upper, lower;
   template <int64_t kEach>
   LATHE_INLINE VF At(int64_t c, VF x) const {
@@ -264,9 +266,9 @@ struct Correct {
   }
 };
 
-// The two for Correct. `upper` is below the inverse so that `lower` is positive: zeros keep their signs
+// The two for SplitInverse. `upper` is below the inverse so that `lower` is positive: zeros keep their signs
 // and infinities do not become NaN.
-LATHE_INLINE void Invert(VF scale, VF& upper, VF& lower) {
+LATHE_INLINE void SplitInverseOf(VF scale, VF& upper, VF& lower) {
   const U32 du;
   const F32 df;
   const VF one = hn::Set(df, 1.0f);
@@ -277,7 +279,7 @@ LATHE_INLINE void Invert(VF scale, VF& upper, VF& lower) {
 
 // Whether they may be used, for all of these scales; within these bounds nothing that matters is
 // a float subnormal.
-LATHE_INLINE bool AreCorrect(VF scales) {
+LATHE_INLINE bool HaveSplitInverse(VF scales) {
   const U32 du;
   constexpr uint32_t kLeast = detail::BitsOf(0x1p-60f), kLargest = detail::BitsOf(0x1p75f);
   const VU bits = hn::BitCast(du, scales);
@@ -311,7 +313,7 @@ LATHE_INLINE V16 RoundToOdd(V16 upper, V16 lower) {
   return hn::Or(upper, hn::Min(lower, hn::Set(U16x2(), uint16_t{1})));
 }
 
-// kHalfColumns quotients as bfloat16.
+// kQuotientsAtOnce quotients as bfloat16.
 template <class Quotient>
 LATHE_INLINE V16 QuotientsAt(const float* x, int64_t c, const Quotient& quotient) {
   const U16x2 d;
@@ -344,7 +346,7 @@ LATHE_INLINE V16 QuotientsAt(const bfloat16* x, int64_t c, const PowersOfTwo<kTi
   return hn::LoadU(U16x2(), &x[c].bits);
 }
 
-// What the quotients of kHalfColumns are then encoded by.
+// What the quotients of kQuotientsAtOnce are then encoded by.
 template <class Code, class Quotient>
 LATHE_INLINE V16 OriginAt(int64_t, const Quotient&) {
   return hn::Set(U16x2(), static_cast<uint16_t>(OriginOf<Code>(detail::kFloatBias)));
@@ -355,7 +357,7 @@ LATHE_INLINE V16 OriginAt(int64_t, const PowerOfTwo& scale) {
 }
 template <class Code, int64_t kTile>
 LATHE_INLINE V16 OriginAt(int64_t c, const PowersOfTwo<kTile>& scales) {
-  static_assert(kTile % kHalfColumns == 0);
+  static_assert(kTile % kQuotientsAtOnce == 0);
   return hn::BitCast(U16x2(), hn::Set(U32(), scales.origins[c / kTile]));
 }
 
@@ -363,11 +365,12 @@ LATHE_INLINE V16 OriginAt(int64_t c, const PowersOfTwo<kTile>& scales) {
 template <class Code, bool kPacked, bool kFits, class From, class Quotient>
 LATHE_INLINE int64_t EncodeVectors(const From* HWY_RESTRICT x, int64_t n, const Quotient& quotient,
                                    std::byte* HWY_RESTRICT codes) {
-  const int64_t end = n / kColumns * kColumns;
-  for (int64_t c = 0; c < end; c += kColumns) {
+  const int64_t end = n / kCodesAtOnce * kCodesAtOnce;
+  for (int64_t c = 0; c < end; c += kCodesAtOnce) {
     const V16 origins[2] = {OriginAt<Code>(c, quotient),
-                            OriginAt<Code>(c + kHalfColumns, quotient)};
-    const V16 bits[2] = {QuotientsAt(x, c, quotient), QuotientsAt(x, c + kHalfColumns, quotient)};
+                            OriginAt<Code>(c + kQuotientsAtOnce, quotient)};
+    const V16 bits[2] = {QuotientsAt(x, c, quotient),
+                         QuotientsAt(x, c + kQuotientsAtOnce, quotient)};
     StoreCodes<kPacked>(EncodeColumns<Code, kFits>(origins, bits), codes + (kPacked ? c / 2 : c));
   }
   return end;

@@ -24,7 +24,7 @@
 //   DecodeUnscaled(...)                          with scales: the same without them, exact in bfloat16; required
 //   EncodeRecord(Format{}, token, rule, record, side)
 // or, where scales come from the largest magnitudes of tiles, these found a token ahead:
-//   AmaxOf(Format{}, token)            TileAmax (quantize-inl.h)
+//   AmaxOf(Format{}, token)            TileAmax (encode_tiles-inl.h)
 //   EncodeRecord(Format{}, token, amax, rule, record, side)
 #ifndef LATHE_CACHE_FORMATS_H_
 #define LATHE_CACHE_FORMATS_H_

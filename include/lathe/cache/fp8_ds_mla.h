@@ -53,7 +53,7 @@ struct Fp8DsMla {
 #endif  // LATHE_CACHE_FP8_DS_MLA_H_
 
 #ifdef LATHE_TARGET_PASS
-#include "lathe/cache/quantize-inl.h"
+#include "lathe/cache/encode_tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
@@ -84,7 +84,7 @@ inline auto AmaxOf(Fp8DsMla, const TokenRow& token) {
 inline void EncodeRecord(Fp8DsMla, const TokenRow& token, const TileAmax<Fp8DsMla::kTiles>& amax,
                          const ScaleRule& rule, std::byte* record, std::byte*) {
   using F = Fp8DsMla;
-  HWY_ALIGN float scales[Padded(F::kTiles)];
+  HWY_ALIGN float scales[PaddedTiles(F::kTiles)];
   if (rule.power_of_two) {
     std::byte powers[F::kTiles];
     EncodePowerOfTwoTiles<F::kTile>(token, amax, record, powers);
@@ -92,7 +92,7 @@ inline void EncodeRecord(Fp8DsMla, const TokenRow& token, const TileAmax<Fp8DsMl
   } else {
     ExactScales(amax, scales);
     token.Visit<F::kLatent>(0, [&](const auto* x) {
-      QuantizeTiles<float8_e4m3fn, F::kTile, F::kTiles>(x, scales, record);
+      EncodeTiles<float8_e4m3fn, F::kTile, F::kTiles>(x, scales, record);
     });
   }
   std::memcpy(record + F::kLatent, scales, F::kTiles * sizeof(float));

@@ -47,7 +47,7 @@ struct IndexerFp8 {
 #endif  // LATHE_CACHE_INDEXER_FP8_H_
 
 #ifdef LATHE_TARGET_PASS
-#include "lathe/cache/quantize-inl.h"
+#include "lathe/cache/encode_tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
@@ -74,7 +74,7 @@ inline void EncodeRecord(IndexerFp8, const TokenRow& token, const TileAmax<1>& a
                          const ScaleRule& rule, std::byte* record, std::byte* side) {
   using F = IndexerFp8;
   token.Visit<F::kWidth>(0, [&](const auto* x) {
-    const float scale = QuantizeIndexerRow(x, F::kWidth, amax.At(0), rule.power_of_two, record);
+    const float scale = EncodeIndexerRow(x, F::kWidth, amax.At(0), rule.power_of_two, record);
     std::memcpy(side, &scale, sizeof(scale));
   });
 }

@@ -41,7 +41,7 @@ struct IndexerMxfp4 {
 #endif  // LATHE_CACHE_INDEXER_MXFP4_H_
 
 #ifdef LATHE_TARGET_PASS
-#include "lathe/cache/quantize-inl.h"
+#include "lathe/cache/encode_tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lathe {

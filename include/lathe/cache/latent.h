@@ -38,7 +38,7 @@ struct Latent {
 #endif  // LATHE_CACHE_LATENT_H_
 
 #ifdef LATHE_TARGET_PASS
-#include "lathe/cache/quantize-inl.h"
+#include "lathe/cache/encode_tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lathe {

@@ -37,7 +37,7 @@ struct LatentFp8 {
 #endif  // LATHE_CACHE_LATENT_FP8_H_
 
 #ifdef LATHE_TARGET_PASS
-#include "lathe/cache/quantize-inl.h"
+#include "lathe/cache/encode_tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
@@ -56,7 +56,7 @@ void EncodeRecord(LatentFp8<Code>, const TokenRow& token, const ScaleRule& rule,
   for (int64_t c = 0; c < token.width(); c += kChunk) {
     const int64_t n = (std::min)(kChunk, token.width() - c);
     token.Visit<kChunk>(
-        c, n, [&](const auto* x) { QuantizeTile<Code>(x, n, rule.tensor_scale, record + c); });
+        c, n, [&](const auto* x) { EncodeTile<Code>(x, n, rule.tensor_scale, record + c); });
   }
 }
 

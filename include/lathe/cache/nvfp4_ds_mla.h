@@ -50,7 +50,7 @@ struct Nvfp4DsMla {
 #endif  // LATHE_CACHE_NVFP4_DS_MLA_H_
 
 #ifdef LATHE_TARGET_PASS
-#include "lathe/cache/quantize-inl.h"
+#include "lathe/cache/encode_tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
@@ -80,7 +80,7 @@ inline void EncodeRecord(Nvfp4DsMla, const TokenRow& token,
   for (int64_t i = 0; i < F::kTiles; ++i) record[F::ScaleByte(i)] = std::byte{scales[i].bits};
   constexpr int64_t kRopeWidth = F::kWidth - F::kLatent;
   token.Visit<kRopeWidth>(F::kLatent, [&](const auto* x) {
-    QuantizeTile<float8_e4m3fn>(x, kRopeWidth, 1.0f, record + F::kRope);
+    EncodeTile<float8_e4m3fn>(x, kRopeWidth, 1.0f, record + F::kRope);
   });
 }
 

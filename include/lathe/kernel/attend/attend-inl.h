@@ -249,11 +249,11 @@ class AttendBlock {
   }
 
   // Rows of the block that go through a tile together: S and P have room for one group.
-  struct RowGroup {
+  struct TileRows {
     int64_t begin;
     int64_t count;
   };
-  RowGroup GroupAt(int64_t row) const {
+  TileRows GroupAt(int64_t row) const {
     return {row, (std::min)(Engine::kGroupRows, padded_rows_ - row)};
   }
 
@@ -270,7 +270,7 @@ class AttendBlock {
     int64_t isolated = 0;
     engine_.StartTile(set.source, tile, next);
     for (int64_t r = 0; r < padded_rows_; r += Engine::kGroupRows) {
-      const RowGroup rows = GroupAt(r);
+      const TileRows rows = GroupAt(r);
       Score(set.source, tile, next, tokens, rows);
       if (transforms_scores_) {
         TransformScores(call_->transforms, call_->score_scale[tile.set], tokens * rows.count, s_);
@@ -298,7 +298,7 @@ class AttendBlock {
   }
 
   void Score(const RowSource<A>& source, const KeyTile& tile, const KeyTile& next, int64_t tokens,
-             const RowGroup& rows) {
+             const TileRows& rows) {
     engine_.Score(source, tile, next, source.ScaleTileAt(0), rows.begin, s_, rows.count);
     if (!source.has_scales()) return;
     ScaleScores(source.ScaleTileAt(0).scales, tokens, rows.count, s_);
@@ -311,7 +311,7 @@ class AttendBlock {
 
   // S into P, packed as an arithmetic takes it.
   template <class Packing>
-  bool Weigh(const KeyTile& tile, int64_t tokens, const RowGroup& rows, const SoftmaxState& state,
+  bool Weigh(const KeyTile& tile, int64_t tokens, const TileRows& rows, const SoftmaxState& state,
              uint32_t* residual) {
     const int64_t r = rows.begin;
     return Softmax<Packing>(s_, rows.count, tokens, rows.count, call_->scale_log2[tile.set],
@@ -321,14 +321,14 @@ class AttendBlock {
   ScaleTile AllValues() const { return {0, v_columns_, nullptr}; }
 
   void Accumulate(Carry carry, const KeyTile& tile, int64_t tokens, const ScaleTile& columns,
-                  const RowGroup& rows, const uint32_t* p, const SoftmaxState& state, float* o) {
+                  const TileRows& rows, const uint32_t* p, const SoftmaxState& state, float* o) {
     engine_.Accumulate(sets_[tile.set].source.row_type(), carry, tile, tokens, columns, rows.begin,
                        p, rows.count, o + rows.begin * v_stride_, v_stride_,
                        state.alpha + rows.begin);
   }
 
   // P, as floats, times the scales of one tile of columns after the other; what rounding takes of these comes back at once.
-  void AccumulateScaled(Carry carry, const KeyTile& tile, int64_t tokens, const RowGroup& rows,
+  void AccumulateScaled(Carry carry, const KeyTile& tile, int64_t tokens, const TileRows& rows,
                         const SoftmaxState& state, bool has_residual, float* o) {
     auto* p = reinterpret_cast<uint32_t*>(scaled_);
     uint32_t* residual = has_residual ? ResidualOf(rows) : nullptr;
@@ -343,7 +343,7 @@ class AttendBlock {
     }
   }
 
-  uint32_t* ResidualOf(const RowGroup& rows) const {
+  uint32_t* ResidualOf(const TileRows& rows) const {
     return residual_ + rows.begin * (kTileKeys / A::kStepTokens);
   }
 
@@ -352,12 +352,12 @@ class AttendBlock {
       engine_.LoadValues(tile, tokens, v_columns_);
     }
     for (int64_t r = 0; r < padded_rows_; r += Engine::kGroupRows) {
-      const RowGroup rows = GroupAt(r);
+      const TileRows rows = GroupAt(r);
       Accumulate(Carry::kKeep, tile, tokens, AllValues(), rows, ResidualOf(rows), state, o);
     }
   }
 
-  void Mask(const KeyTile& tile, int64_t tokens, const RowGroup& rows) {
+  void Mask(const KeyTile& tile, int64_t tokens, const TileRows& rows) {
     MaskScores(s_, rows.count, tokens, mask_begin_ + rows.begin, mask_end_ + rows.begin,
                rows.count);
     if (sets_[tile.set].has_tree) MaskTree(tile, rows);
@@ -386,12 +386,12 @@ class AttendBlock {
   }
 
   // Without those of padding.
-  int64_t NumLive(const RowGroup& rows) const {
+  int64_t NumLive(const TileRows& rows) const {
     return (std::min)(rows.count, task_->num_rows - rows.begin);
   }
 
   // Keys of queries that are on no path of a row's.
-  void MaskTree(const KeyTile& tile, const RowGroup& rows) {
+  void MaskTree(const KeyTile& tile, const TileRows& rows) {
     const int64_t first = (std::max)(sets_[tile.set].tree_begin - tile.begin, int64_t{0});
     for (int64_t t = first; t < tile.count; ++t) {
       for (int64_t r = 0; r < NumLive(rows); ++r) {
@@ -417,7 +417,7 @@ class AttendBlock {
   }
 
   void AddIsolated(DType type, const KeyTile& tile, int64_t count, const uint32_t* p,
-                   const RowGroup& rows, float* o) const {
+                   const TileRows& rows, float* o) const {
     const bool has_tree = sets_[tile.set].has_tree;
     for (int64_t i = 0; i < count; ++i) {
       const int64_t t = isolated_[i].token;

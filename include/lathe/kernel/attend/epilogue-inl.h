@@ -53,8 +53,8 @@ inline void FoldRow(RowState& acc, const RowState& part, int64_t v_columns) {
 
 // Natural column order, times `factor`.
 template <class A>
-void ScaleRow(const float* HWY_RESTRICT o, float factor, int64_t v_columns,
-              float* HWY_RESTRICT to) {
+void InNaturalOrder(const float* HWY_RESTRICT o, float factor, int64_t v_columns,
+                    float* HWY_RESTRICT to) {
   const hn::CappedTag<float, A::kColumnRun> d;
   constexpr auto kRun = static_cast<int64_t>(HWY_MAX_LANES_D(decltype(d)));
   constexpr int64_t kPeriod = 2 * kLanes;  // of Position()
@@ -102,7 +102,7 @@ void FinishRow(const AttendCall& call, const AttendTask& task, int64_t r, const 
     factor /= 1.0 + std::exp(sink - lse2 * kLn2);
   }
   const int64_t v_columns = detail::PartialColumns(call.v_dim);
-  ScaleRow<A>(row.o, static_cast<float>(factor), v_columns, natural);
+  InNaturalOrder<A>(row.o, static_cast<float>(factor), v_columns, natural);
   if (call.out_rope.is_given()) {
     RopeRow(call.out_rope, PositionOf(call, task, i), call.v_dim, natural);
   }

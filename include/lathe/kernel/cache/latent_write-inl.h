@@ -28,8 +28,8 @@ LATHE_INLINE TokenRow RowOf(const LatentWriteArgs& args, int64_t token) {
 }
 
 template <class Format>
-void WriteTokens(const LatentWriteArgs& args, const ScaleRule& rule, int64_t token_begin,
-                 int64_t token_end) {
+void EncodeTokens(const LatentWriteArgs& args, const ScaleRule& rule, int64_t token_begin,
+                  int64_t token_end) {
   const MutablePagedCache& cache = args.cache;
   const auto first_live = [&](int64_t token) {
     while (token < token_end && args.slot_mapping(token) < 0) ++token;
@@ -50,11 +50,11 @@ void WriteTokens(const LatentWriteArgs& args, const ScaleRule& rule, int64_t tok
   }
 }
 
-inline void WritePlain(const LatentWriteArgs& args, bool power_of_two_scales, int64_t token_begin,
-                       int64_t token_end) {
+inline void EncodeAsGiven(const LatentWriteArgs& args, bool power_of_two_scales,
+                          int64_t token_begin, int64_t token_end) {
   VisitFormat(args.cache.format, [&](auto tag) {
-    WriteTokens<typename decltype(tag)::Type>(args, {power_of_two_scales, args.cache.scale},
-                                              token_begin, token_end);
+    EncodeTokens<typename decltype(tag)::Type>(args, {power_of_two_scales, args.cache.scale},
+                                               token_begin, token_end);
   });
 }
 
@@ -68,8 +68,8 @@ inline void TransformParts(const LatentWriteArgs& args, int64_t position, float*
 }
 
 // Each row goes through scratch and is written from there as a float32 row without parts.
-HWY_NOINLINE inline void WriteTransformed(const LatentWriteArgs& args, bool power_of_two_scales,
-                                          int64_t token_begin, int64_t token_end) {
+HWY_NOINLINE inline void EncodeTransformed(const LatentWriteArgs& args, bool power_of_two_scales,
+                                           int64_t token_begin, int64_t token_end) {
   HWY_ALIGN float scratch[kMaxTransformWidth];
   const int64_t width = args.kv_c.extent[1] + args.k_pe.extent[1];
   LatentWriteArgs write;
@@ -81,13 +81,13 @@ HWY_NOINLINE inline void WriteTransformed(const LatentWriteArgs& args, bool powe
     RowOf(args, token).Load(0, width, scratch);
     TransformParts(args, args.transform.rope.is_given() ? args.positions(token) : 0, scratch);
     write.slot_mapping = Packed(&slot, 1);
-    WritePlain(write, power_of_two_scales, 0, 1);
+    EncodeAsGiven(write, power_of_two_scales, 0, 1);
   }
 }
 
 inline void WriteLatents(const LatentWriteArgs& args, bool power_of_two_scales, int64_t token_begin,
                          int64_t token_end) {
-  const auto write = args.transform.is_identity() ? WritePlain : WriteTransformed;
+  const auto write = args.transform.is_identity() ? EncodeAsGiven : EncodeTransformed;
   write(args, power_of_two_scales, token_begin, token_end);
 }
 

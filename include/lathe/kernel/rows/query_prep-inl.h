@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "lathe/cache/quantize-inl.h"
+#include "lathe/cache/encode_tiles-inl.h"
 #include "lathe/kernel/rows/row_transform-inl.h"
 #include "lathe/query_prep.h"
 
@@ -31,8 +31,8 @@ inline float PrepareRow(const QueryPrepArgs& args, bool power_of_two_scales, int
   const int64_t position = args.transform.rope.is_given() ? args.positions(token) : 0;
   TransformRow(args.transform, position, width, row);
   if (!args.codes.empty()) {
-    return QuantizeIndexerRow(row, width, FiniteMax(row, width), power_of_two_scales,
-                              reinterpret_cast<std::byte*>(args.codes.data + offset(args.codes)));
+    return EncodeIndexerRow(row, width, FiniteMax(row, width), power_of_two_scales,
+                            reinterpret_cast<std::byte*>(args.codes.data + offset(args.codes)));
   }
   const Out<3>& out = args.out;
   Convert(DType::kFloat32, reinterpret_cast<const std::byte*>(row), out.dtype,

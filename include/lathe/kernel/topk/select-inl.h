@@ -40,7 +40,7 @@ constexpr int32_t kNanKey = -kInfinityKey - 1;
 // As a floor, what every score reaches, NaN too.
 constexpr int32_t kNoFloor = std::numeric_limits<int32_t>::min();
 
-LATHE_INLINE int32_t ScoreKey(float score) {
+LATHE_INLINE int32_t SortKey(float score) {
   int32_t bits;
   std::memcpy(&bits, &score, sizeof(bits));
   const int32_t key = bits < 0 ? kNoFloor - bits : bits;
@@ -55,7 +55,7 @@ LATHE_INLINE float ScoreOfKey(int32_t key) {
   return score;
 }
 
-LATHE_INLINE VI ScoreKeys(VF scores) {
+LATHE_INLINE VI SortKeys(VF scores) {
   const I32 d;
   const VI bits = hn::BitCast(d, scores);
   const VI nan = hn::Set(d, kNanKey);
@@ -186,11 +186,11 @@ inline void AddAll(const float* scores, int64_t n, int64_t base_index, TopkCandi
   const I32 d;
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes, c->count += kLanes) {
-    hn::StoreU(ScoreKeys(hn::LoadU(F32(), scores + i)), d, c->keys + c->count);
+    hn::StoreU(SortKeys(hn::LoadU(F32(), scores + i)), d, c->keys + c->count);
     hn::StoreU(hn::Iota(d, static_cast<int32_t>(base_index + i)), d, c->indices + c->count);
   }
   for (; i < n; ++i, ++c->count) {
-    c->keys[c->count] = ScoreKey(scores[i]);
+    c->keys[c->count] = SortKey(scores[i]);
     c->indices[c->count] = static_cast<int32_t>(base_index + i);
   }
 }
@@ -243,7 +243,7 @@ inline void AddReaching(const float* scores, int64_t n, int64_t base_index, int3
     to += scores[i] >= least ? 1 : 0;
   }
   c->count = to - c->indices;
-  for (int64_t j = begin; j < c->count; ++j) c->keys[j] = ScoreKey(scores[c->indices[j] - base]);
+  for (int64_t j = begin; j < c->count; ++j) c->keys[j] = SortKey(scores[c->indices[j] - base]);
 }
 
 // Adds to `c` the candidates among n scores; the first one has the index `base_index`, which is above all
@@ -299,7 +299,7 @@ inline int32_t GuessFloor(const float* scores, int64_t n, int64_t k, int32_t* sa
   for (int64_t run = 0; run < num_runs; ++run) {
     const int64_t shift = run * 37 % 32 * kSampleRun;
     for (int64_t i = 0; i < kSampleRun; i += kLanes) {
-      hn::StoreU(ScoreKeys(hn::LoadU(F32(), scores + run * stride + shift + i)), d,
+      hn::StoreU(SortKeys(hn::LoadU(F32(), scores + run * stride + shift + i)), d,
                  sample + run * kSampleRun + i);
     }
   }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tiles of columns: their largest magnitudes, scales and codes.
-#if defined(LATHE_CACHE_QUANTIZE_INL_H_) == defined(LATHE_TARGET_TOGGLE)
-#ifdef LATHE_CACHE_QUANTIZE_INL_H_
-#undef LATHE_CACHE_QUANTIZE_INL_H_
+#if defined(LATHE_CACHE_ENCODE_TILES_INL_H_) == defined(LATHE_TARGET_TOGGLE)
+#ifdef LATHE_CACHE_ENCODE_TILES_INL_H_
+#undef LATHE_CACHE_ENCODE_TILES_INL_H_
 #else
-#define LATHE_CACHE_QUANTIZE_INL_H_
+#define LATHE_CACHE_ENCODE_TILES_INL_H_
 #endif
 
 #include <algorithm>
@@ -26,8 +26,8 @@ namespace HWY_NAMESPACE {
 
 // codes[i] = x[i] / scale, by the correctly rounded quotient, or one that has the same code.
 template <class Code, bool kPacked = false, class From>
-HWY_NOINLINE void QuantizeTile(const From* HWY_RESTRICT x, int64_t n, float scale,
-                               std::byte* HWY_RESTRICT codes) {
+HWY_NOINLINE void EncodeTile(const From* HWY_RESTRICT x, int64_t n, float scale,
+                             std::byte* HWY_RESTRICT codes) {
   int64_t i = 0;
 #if HWY_TARGET != HWY_SCALAR
   // With scales from here on, float subnormals, quotients too, are below half of the least code.
@@ -41,14 +41,14 @@ HWY_NOINLINE void QuantizeTile(const From* HWY_RESTRICT x, int64_t n, float scal
         const uint32_t field = detail::BitsOf(scale) >> detail::kFloatMantissaBits;
         encode(PowerOfTwo{hn::Set(U16x2(), static_cast<uint16_t>(OriginOf<Code>(field)))});
       } else {
-        encode(Multiply<OneScale>{{hn::Set(F32(), 1.0f / scale)}});
+        encode(ExactInverse<OneScale>{{hn::Set(F32(), 1.0f / scale)}});
       }
-    } else if (AreCorrect(divisor.lanes)) {
+    } else if (HaveSplitInverse(divisor.lanes)) {
       VF upper, lower;
-      Invert(divisor.lanes, upper, lower);
-      encode(Correct<OneScale>{{upper}, {lower}});
+      SplitInverseOf(divisor.lanes, upper, lower);
+      encode(SplitInverse<OneScale>{{upper}, {lower}});
     } else {
-      encode(Divide<OneScale>{divisor});
+      encode(Divisor<OneScale>{divisor});
     }
   }
 #endif
@@ -63,17 +63,17 @@ HWY_NOINLINE void QuantizeTile(const From* HWY_RESTRICT x, int64_t n, float scal
 }
 
 // Lengths of arrays of one value a tile that are worked on by whole vectors.
-constexpr int64_t Padded(int64_t tiles) { return RoundUp(tiles, kLanes); }
+constexpr int64_t PaddedTiles(int64_t tiles) { return RoundUp(tiles, kLanes); }
 
 // Tiles with a power of two each, given by its exponent field, that fits them.
 template <class Code, int64_t kTile, int64_t kTiles, bool kPacked = false, class From>
-LATHE_INLINE void QuantizeByPowers(const From* HWY_RESTRICT x, const uint32_t* fields,
-                                   std::byte* HWY_RESTRICT codes) {
+LATHE_INLINE void EncodeTilesByPowers(const From* HWY_RESTRICT x, const uint32_t* fields,
+                                      std::byte* HWY_RESTRICT codes) {
 #if HWY_TARGET != HWY_SCALAR
   constexpr bool kIsBFloat16 = std::is_same_v<From, bfloat16>;
   const U32 du;
-  HWY_ALIGN uint32_t origins[Padded(kTiles)];
-  HWY_ALIGN float inverses[Padded(kTiles)];
+  HWY_ALIGN uint32_t origins[PaddedTiles(kTiles)];
+  HWY_ALIGN float inverses[PaddedTiles(kTiles)];
   auto is_unusual = hn::MaskFalse(du);
   for (int64_t i = 0; i < kTiles; i += kLanes) {
     const VU field = hn::Load(du, fields + i);
@@ -92,44 +92,46 @@ LATHE_INLINE void QuantizeByPowers(const From* HWY_RESTRICT x, const uint32_t* f
       EncodeVectors<Code, kPacked, true>(x, kTile * kTiles, PowersOfTwo<kTile>{origins}, codes);
     } else {
       using Scales = TileScales<kTile, true>;
-      EncodeVectors<Code, kPacked, true>(x, kTile * kTiles, Multiply<Scales>{{inverses}}, codes);
+      EncodeVectors<Code, kPacked, true>(x, kTile * kTiles, ExactInverse<Scales>{{inverses}},
+                                         codes);
     }
     return;
   }
 #endif
   for (int64_t i = 0; i < kTiles; ++i) {
     const float8_e8m0 scale{static_cast<uint8_t>(fields[i])};
-    QuantizeTile<Code, kPacked>(x + i * kTile, kTile, ToFloat(scale),
-                                codes + i * kTile / (kPacked ? 2 : 1));
+    EncodeTile<Code, kPacked>(x + i * kTile, kTile, ToFloat(scale),
+                              codes + i * kTile / (kPacked ? 2 : 1));
   }
 }
 
 // Tiles with any scale each that fits them.
 template <class Code, int64_t kTile, int64_t kTiles, bool kPacked = false, class From>
-LATHE_INLINE void QuantizeTiles(const From* HWY_RESTRICT x, const float* scales,
-                                std::byte* HWY_RESTRICT codes) {
+LATHE_INLINE void EncodeTiles(const From* HWY_RESTRICT x, const float* scales,
+                              std::byte* HWY_RESTRICT codes) {
 #if HWY_TARGET != HWY_SCALAR
   const F32 df;
-  HWY_ALIGN float upper[Padded(kTiles)], lower[Padded(kTiles)];
-  bool are_correct = true;
+  HWY_ALIGN float upper[PaddedTiles(kTiles)], lower[PaddedTiles(kTiles)];
+  bool have_inverses = true;
   for (int64_t i = 0; i < kTiles; i += kLanes) {
     const auto n = static_cast<size_t>((std::min)(kTiles - i, kLanes));
     const VF scale = hn::LoadNOr(hn::Set(df, 1.0f), df, scales + i, n);
     VF greater, lesser;
-    Invert(scale, greater, lesser);
-    are_correct = are_correct && AreCorrect(scale);
+    SplitInverseOf(scale, greater, lesser);
+    have_inverses = have_inverses && HaveSplitInverse(scale);
     hn::Store(greater, df, upper + i);
     hn::Store(lesser, df, lower + i);
   }
-  if (HWY_LIKELY(are_correct)) {
+  if (HWY_LIKELY(have_inverses)) {
     using Scales = TileScales<kTile, false>;
-    EncodeVectors<Code, kPacked, true>(x, kTile * kTiles, Correct<Scales>{{upper}, {lower}}, codes);
+    EncodeVectors<Code, kPacked, true>(x, kTile * kTiles, SplitInverse<Scales>{{upper}, {lower}},
+                                       codes);
     return;
   }
 #endif
   for (int64_t i = 0; i < kTiles; ++i) {
-    QuantizeTile<Code, kPacked>(x + i * kTile, kTile, scales[i],
-                                codes + i * kTile / (kPacked ? 2 : 1));
+    EncodeTile<Code, kPacked>(x + i * kTile, kTile, scales[i],
+                              codes + i * kTile / (kPacked ? 2 : 1));
   }
 }
 
@@ -250,7 +252,7 @@ LATHE_INLINE float FiniteMax(const From* x, int64_t n) {
 // The amax of the tiles of a row, which EncodeRecord is given (formats.h).
 template <int64_t kTiles>
 struct TileAmax {
-  HWY_ALIGN uint32_t bits[Padded(kTiles)];
+  HWY_ALIGN uint32_t bits[PaddedTiles(kTiles)];
   float At(int64_t tile) const { return detail::FloatOf(bits[tile]); }
 };
 template <int64_t kTile, int64_t kTiles>
@@ -268,10 +270,9 @@ LATHE_INLINE TileAmax<kTiles> AnyAmax(const TokenRow& token) {
 
 // A row of e4m3 codes under one scale, which is returned: keys and queries of an indexer.
 template <class From>
-float QuantizeIndexerRow(const From* x, int64_t n, float amax, bool power_of_two,
-                         std::byte* codes) {
+float EncodeIndexerRow(const From* x, int64_t n, float amax, bool power_of_two, std::byte* codes) {
   const float scale = power_of_two ? ToFloat(PowerOfTwoScale(amax)) : IndexerScale(amax);
-  QuantizeTile<float8_e4m3fn>(x, n, scale, codes);
+  EncodeTile<float8_e4m3fn>(x, n, scale, codes);
   return scale;
 }
 
@@ -281,7 +282,7 @@ LATHE_INLINE void PowerOfTwoScales(const TileAmax<kTiles>& amax, float floor, fl
                                    uint32_t* fields, std::byte* bytes) {
   const U32 du;
   const hn::Rebind<uint8_t, U32> d8;
-  uint8_t padded[Padded(kTiles)];
+  uint8_t padded[PaddedTiles(kTiles)];
   const VU offset = hn::Set(du, detail::kFloatMantissa - detail::BitsOf(largest));
   for (int64_t i = 0; i < kTiles; i += kLanes) {
     const VU max = hn::Max(hn::Load(du, amax.bits + i), hn::Set(du, detail::BitsOf(floor)));
@@ -301,10 +302,11 @@ LATHE_INLINE void PowerOfTwoScales(const TileAmax<kTiles>& amax, float floor, fl
 template <int64_t kTile, int64_t kTiles>
 LATHE_INLINE void EncodePowerOfTwoTiles(const TokenRow& token, const TileAmax<kTiles>& amax,
                                         std::byte* codes, std::byte* scales) {
-  HWY_ALIGN uint32_t fields[Padded(kTiles)];
+  HWY_ALIGN uint32_t fields[PaddedTiles(kTiles)];
   PowerOfTwoScales(amax, kFloorE4m3, kLargestE4m3, fields, scales);
-  token.Visit<kTile * kTiles>(
-      0, [&](const auto* x) { QuantizeByPowers<float8_e4m3fn, kTile, kTiles>(x, fields, codes); });
+  token.Visit<kTile * kTiles>(0, [&](const auto* x) {
+    EncodeTilesByPowers<float8_e4m3fn, kTile, kTiles>(x, fields, codes);
+  });
 }
 
 // max(amax / 448, FLT_MIN) of each tile, and the padding; compared before the division, which
@@ -327,7 +329,7 @@ LATHE_INLINE void E2m1Scales(const TileAmax<kTiles>& amax, float8_e4m3fn* scales
 #if HWY_TARGET != HWY_SCALAR
   const F32 df;
   static_assert(kTiles % kLanes == 0);
-  constexpr int64_t kPadded = RoundUp(kTiles, kColumns);
+  constexpr int64_t kPadded = RoundUp(kTiles, kCodesAtOnce);
   HWY_ALIGN float clamped[kPadded];
   float8_e4m3fn codes[kPadded];
   std::fill(clamped + kTiles, clamped + kPadded, 1.0f);
@@ -338,7 +340,7 @@ LATHE_INLINE void E2m1Scales(const TileAmax<kTiles>& amax, float8_e4m3fn* scales
     hn::Store(hn::IfThenElse(hn::Lt(max, hn::Inf(df)), scale, hn::NaN(df)), df, clamped + i);
   }
   EncodeVectors<float8_e4m3fn, false, true>(clamped, kPadded,
-                                            Multiply<OneScale>{{hn::Set(df, 1.0f)}},
+                                            ExactInverse<OneScale>{{hn::Set(df, 1.0f)}},
                                             reinterpret_cast<std::byte*>(codes));
   std::memcpy(scales, codes, kTiles * sizeof(codes[0]));
 #else
@@ -372,7 +374,7 @@ LATHE_INLINE void EncodeNvfp4Tiles(const TokenRow& token, const TileAmax<kTiles>
   DecodeCodes<float8_e4m3fn>(reinterpret_cast<const std::byte*>(scales), kTiles, Unscaled(),
                              values);
   token.Visit<kNvfp4Tile * kTiles>(0, [&](const auto* x) {
-    QuantizeTiles<float4_e2m1, kNvfp4Tile, kTiles, true>(x, values, packed);
+    EncodeTiles<float4_e2m1, kNvfp4Tile, kTiles, true>(x, values, packed);
   });
   ClearTilesOfNaN<kNvfp4Tile>(amax, packed);
 }
@@ -381,10 +383,10 @@ LATHE_INLINE void EncodeNvfp4Tiles(const TokenRow& token, const TileAmax<kTiles>
 template <int64_t kTile, int64_t kTiles>
 LATHE_INLINE void EncodeMxfp4Tiles(const TokenRow& token, const TileAmax<kTiles>& amax,
                                    std::byte* packed, std::byte* scales) {
-  HWY_ALIGN uint32_t fields[Padded(kTiles)];
+  HWY_ALIGN uint32_t fields[PaddedTiles(kTiles)];
   PowerOfTwoScales(amax, kFloorE2m1, kLargestE2m1, fields, scales);
   token.Visit<kTile * kTiles>(0, [&](const auto* x) {
-    QuantizeByPowers<float4_e2m1, kTile, kTiles, true>(x, fields, packed);
+    EncodeTilesByPowers<float4_e2m1, kTile, kTiles, true>(x, fields, packed);
   });
   ClearTilesOfNaN<kTile>(amax, packed);
 }
