@@ -78,9 +78,9 @@ class Keys {
   }
   void AddTo(IndexerInputs* inputs) {
     seq_len_ = static_cast<int32_t>(num_keys_);
-    inputs->cache = cache_;
-    inputs->seq_lens = Packed(static_cast<const int32_t*>(&seq_len_), 1);
-    inputs->block_table =
+    inputs->keys.cache = cache_;
+    inputs->keys.seq_lens = Packed(static_cast<const int32_t*>(&seq_len_), 1);
+    inputs->keys.block_table =
         Packed(static_cast<const int32_t*>(block_table_.data()), 1, block_table_.size());
   }
 
@@ -99,9 +99,7 @@ void Check(const IndexerLogitsArgs& args) {
   const ref::IndexerRow query = ref::IndexerRowAt(in, row);
   double product = 0.0, squares = 0.0;
   for (int64_t key = 0; key < keys; key += keys / 64 + 1) {
-    const double expected = ref::IndexerLogit(
-        query,
-        ref::DecodeRow(in.cache, in.block_table(0, key / kBlockSize), key % kBlockSize, kWidth));
+    const double expected = ref::IndexerLogit(query, ref::KeyRow(in.keys, 0, key, kWidth));
     const auto got = static_cast<double>(args.logits.data[row * args.logits.stride[0] + key]);
     product += expected * got;
     squares += expected * expected + got * got;

@@ -8,31 +8,27 @@ namespace {
 
 constexpr int64_t kLongest = 150;
 
-void MakeRagged(Input& in, Arrays& arrays, int64_t tokens, int64_t num_keys,
-                IndexerInputs& inputs) {
-  std::vector<int64_t> ends;
-  inputs.row_starts = arrays.Indices<1>({tokens}, [&] {
-    const int64_t start = in.Int(0, num_keys);
-    ends.push_back(in.Int(start, num_keys));
-    return start;
-  });
-  size_t i = 0;
-  inputs.row_ends = arrays.Indices<1>({tokens}, [&] { return i < ends.size() ? ends[i++] : 0; });
+// Rows with bounds of their own over the slots of the cache.
+void MakeBounds(Input& in, Arrays& arrays, int64_t tokens, int64_t num_keys, KeySet& keys) {
+  keys.row_starts = arrays.Indices<1>({tokens}, [&] { return in.Int(-2, num_keys + 2); });
+  keys.row_kv_lens = arrays.Indices<1>({tokens}, [&] { return in.Int(-2, num_keys + 2); });
 }
 
 void MakePaged(Input& in, Arrays& arrays, int64_t num_blocks, int64_t block_size,
                const std::vector<int64_t>& starts, IndexerInputs& inputs) {
   const auto seqs = static_cast<int64_t>(starts.size()) - 1;
-  inputs.block_table = arrays.Indices<2>({seqs, (kLongest + block_size - 1) / block_size},
-                                         [&] { return in.Int(0, num_blocks - 1); });
-  inputs.seq_lens = arrays.Indices<1>({seqs}, [&] { return in.Int(0, kLongest); });
+  KeySet& keys = inputs.keys;
+  keys.block_table = arrays.Indices<2>({seqs, (kLongest + block_size - 1) / block_size},
+                                       [&] { return in.Int(0, num_blocks - 1); });
+  keys.seq_lens = arrays.Indices<1>({seqs}, [&] { return in.Int(0, kLongest); });
   size_t i = 0;
   inputs.query_start_loc =
       arrays.Indices<1>({seqs + 1}, [&] { return i < starts.size() ? starts[i++] : 0; });
-  if (in.Chance(4))
-    inputs.row_kv_lens =
-        arrays.Indices<1>({starts.back()}, [&] { return in.Int(-2, kLongest + 2); });
-  inputs.compress_ratio = in.Odd(in.Pick<int64_t>({1, 1, 4, 3}));
+  if (in.Chance(4)) MakeBounds(in, arrays, starts.back(), kLongest, keys);
+  if (in.Chance(4)) keys.row_starts = {};
+  keys.compress_ratio = in.Odd(in.Pick<int64_t>({1, 1, 4, 3}));
+  if (in.Chance(4)) keys.window = in.Odd(in.Int(1, kLongest));
+  keys.wraps = in.Chance(4);
 }
 
 IndexerInputs MakeInputs(Input& in, Arrays& arrays) {
@@ -54,9 +50,9 @@ IndexerInputs MakeInputs(Input& in, Arrays& arrays) {
       byte = static_cast<std::byte>(random.Below(0x48) + (random.Below(2) << 7));
   }
   inputs.weights = arrays.Float32<2>({tokens, heads});
-  inputs.cache = arrays.FilledCache(format, width, num_blocks, block_size);
+  inputs.keys.cache = arrays.FilledCache(format, width, num_blocks, block_size);
   if (in.Chance(3)) {
-    MakeRagged(in, arrays, tokens, num_blocks * block_size, inputs);
+    MakeBounds(in, arrays, tokens, num_blocks * block_size, inputs.keys);
   } else {
     MakePaged(in, arrays, num_blocks, block_size, starts, inputs);
   }
@@ -108,16 +104,16 @@ void CompareLists(Input& in, Arrays& arrays, const IndexerLogitsArgs& scored, Ta
 
   // What a row does not see has been filled with -inf, which ranks above NaN: seen keys alone are given.
   std::vector<int64_t> begins, ends;
-  for (int64_t t = 0; t < tokens; ++t) {
-    begins.push_back(inputs.row_starts.empty() ? 0 : inputs.row_starts(t));
-    ends.push_back(inputs.row_starts.empty() ? 0 : inputs.row_ends(t));
-  }
-  for (int64_t b = 0; inputs.row_starts.empty() && b + 1 < inputs.query_start_loc.extent[0]; ++b) {
-    const int64_t first = inputs.query_start_loc(b), last = inputs.query_start_loc(b + 1);
+  int64_t b = 0;
+  for (const auto [first, last] :
+       ref::RowsOfSequences(tokens, inputs.query_start_loc, ref::IsOneSequence(inputs.keys))) {
     for (int64_t t = first; t < last; ++t) {
-      while (ref::SeesKey(inputs, b, last - first, t - first, t, ends[static_cast<size_t>(t)]))
-        ++ends[static_cast<size_t>(t)];
+      const std::vector<int64_t> seen =
+          ref::VisibleKeys(inputs.keys, true, {}, b, last - first, t - first, t);
+      begins.push_back(seen.empty() ? 0 : seen.front());
+      ends.push_back(seen.empty() ? 0 : seen.back() + 1);
     }
+    ++b;
   }
   TopkArgs topk;
   topk.logits = scored.logits;
@@ -144,7 +140,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   IndexerLogitsArgs args;
   args.inputs = fuzz::MakeInputs(in, arrays);
   const int64_t tokens = args.inputs.weights.extent[0], heads = args.inputs.weights.extent[1];
-  const int64_t slots = args.inputs.cache.num_blocks * (args.inputs.cache.block_size & 15);
+  const int64_t slots =
+      args.inputs.keys.cache.num_blocks * (args.inputs.keys.cache.block_size & 15);
   args.logits = arrays.Float32<2>(
       {tokens < 0 ? 0 : tokens, slots > fuzz::kLongest && slots < 1000 ? slots : fuzz::kLongest});
   IndexerLogitsOptions options;
@@ -166,7 +163,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         return ComputeIndexerLogits(args, {workspace, bytes}, options);
       }))
     return 0;
-  if (args.inputs.seq_lens.extent[0] > 0 && args.inputs.compress_ratio > 1000) return 0;
+  if (args.inputs.keys.seq_lens.extent[0] > 0 && args.inputs.keys.compress_ratio > 1000) return 0;
   fuzz::CompareLogits(args, options.fill);
   if (options.target == target && options.precision == Precision::kAuto) {
     fuzz::CompareLists(in, arrays, args, target);

@@ -135,9 +135,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   // Any bytes are a record.
   for (int64_t slot = 0; is_random && slot < write.cache.num_blocks * write.cache.block_size;
        ++slot) {
-    std::byte* record = write.cache.data +
-                        slot / write.cache.block_size * write.cache.block_stride +
-                        slot % write.cache.block_size * write.cache.row_stride;
+    std::byte* record =
+        write.cache.RecordAt(slot / write.cache.block_size, slot % write.cache.block_size);
     for (int64_t at = 0; at < RecordBytes(format, width); ++at) {
       record[at] = static_cast<std::byte>(random.Below(256));
     }

@@ -55,6 +55,13 @@ KeySet MakeKeys(Input& in, Arrays& arrays, const Batch& batch, CacheFormat forma
     if (in.Flip())
       keys.topk_length = arrays.Indices<1>({batch.num_tokens}, [&] { return in.Int(0, k); });
   }
+  if (in.Chance(5) && !(in.is_calm() && keys.has_indices()))
+    keys.row_starts =
+        arrays.Indices<1>({batch.num_tokens}, [&] { return in.Int(-2, kLongest + 2); });
+  // The slots of the cache, of one sequence.
+  const bool is_one_sequence =
+      batch.num_seqs() == 1 && ratio == 1 && num_blocks * block_size <= kLongest;
+  if (in.Chance(3) && (is_one_sequence || !in.is_calm())) keys.block_table = {}, keys.seq_lens = {};
   keys.wraps = in.Absurd(32);
   return keys;
 }
@@ -64,7 +71,9 @@ void MakeTree(Input& in, Arrays& arrays, int64_t tokens, Call& call) {
   call.args.tree_mask = arrays.Make<View<const uint64_t, 2>, 2>({tokens, 1}, 8, true, {});
   test::Random random = in.Numbers();
   for (std::byte& byte : arrays.last()) byte = static_cast<std::byte>(random.Below(256));
-  if (in.is_calm()) call.options.causal = true;
+  if (!in.is_calm()) return;
+  call.options.causal = true;
+  call.args.keys.row_starts = call.args.extra_keys.row_starts = {};
 }
 
 // Positions are given where the rules ask for it: rows in front of a sequence, lists of slots.

@@ -147,15 +147,11 @@ const std::byte* Composition::Keys(const KeySet& keys, Worker& worker, int64_t s
   const auto page = [&](int64_t i) -> int64_t { return keys.block_table(sequence, i); };
   bool is_in_place = task_.type == plan_.type;
   for (int64_t i = first_page; i < last_page; ++i) is_in_place &= page(i + 1) == page(i) + 1;
-  if (is_in_place) {
-    return cache.data + page(first_page) * cache.block_stride +
-           first % cache.block_size * cache.row_stride;
-  }
+  if (is_in_place) return cache.RecordAt(page(first_page), first % cache.block_size);
   for (int64_t key = first; key <= last;) {
     const int64_t slot = key % cache.block_size;
     const int64_t n = std::min(cache.block_size - slot, last + 1 - key);
-    const std::byte* from =
-        cache.data + page(key / cache.block_size) * cache.block_stride + slot * cache.row_stride;
+    const std::byte* from = cache.RecordAt(page(key / cache.block_size), slot);
     Widen(task_.type, from, n * d, plan_.type, worker.keys + Bytes(plan_.type, (key - first) * d));
     key += n;
   }

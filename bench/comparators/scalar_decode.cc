@@ -52,8 +52,7 @@ class ScalarDecode : public Comparator {
     const PagedCache& cache = args.keys.cache;
     const auto key_at = [&](int64_t i) {
       const int64_t page = args.keys.block_table(sequence, i / cache.block_size);
-      return reinterpret_cast<const T*>(cache.data + page * cache.block_stride +
-                                        i % cache.block_size * cache.row_stride);
+      return reinterpret_cast<const T*>(cache.RecordAt(page, i % cache.block_size));
     };
     const T* q = reinterpret_cast<const T*>(args.q.data) + token * args.q.stride[0] +
                  head * args.q.stride[1];

@@ -84,11 +84,11 @@ Step SparseStep(const Golden& golden, lathe::CacheFormat index_format,
   lathe::IndexerTopkArgs select;
   select.inputs.q = lathe::Packed(golden.index_q.values.data(), num_rows, index_heads, index_width);
   select.inputs.weights = lathe::Packed(golden.index_w.values.data(), num_rows, index_heads);
-  select.inputs.cache = index_cache.view;
-  select.inputs.block_table = table;
-  select.inputs.seq_lens = lengths;
+  select.inputs.keys.cache = index_cache.view;
+  select.inputs.keys.block_table = table;
+  select.inputs.keys.seq_lens = lengths;
   select.inputs.query_start_loc = starts;
-  select.inputs.row_kv_lens = lathe::Packed(row_kv_lens.data(), num_rows);
+  select.inputs.keys.row_kv_lens = lathe::Packed(row_kv_lens.data(), num_rows);
   select.indices = lathe::Packed(step.indices.data(), num_rows, topk);
   lathe::IndexerTopkOptions select_options;
   select_options.k = topk;
@@ -108,7 +108,7 @@ Step SparseStep(const Golden& golden, lathe::CacheFormat index_format,
   args.query_start_loc = starts;
   args.keys = lathe::ListedKeys(latent_cache.view, table, lengths,
                                 lathe::Packed(step.indices.data(), num_rows, topk));
-  args.keys.row_kv_lens = select.inputs.row_kv_lens;
+  args.keys.row_kv_lens = select.inputs.keys.row_kv_lens;
   args.out = lathe::Packed(step.out.data(), num_rows, shape.num_heads, shape.kv_lora_rank);
   args.lse = lathe::Packed(step.lse.data(), num_rows, shape.num_heads);
   Attend(shape, options, args, num_tokens);

@@ -114,10 +114,10 @@ std::vector<int32_t> SelectEntries(const Golden& golden, const Pages& pages, con
   lathe::IndexerTopkArgs args;
   args.inputs.q = lathe::Packed(q.values.data(), num_rows, q.shape[1], q.shape[2]);
   args.inputs.weights = Matrix(w);
-  args.inputs.cache = keys.view;
-  args.inputs.block_table = pages.Table(num_rows);
-  args.inputs.seq_lens = lathe::Packed(seq_lens.data(), num_rows);
-  args.inputs.compress_ratio = 4;
+  args.inputs.keys.cache = keys.view;
+  args.inputs.keys.block_table = pages.Table(num_rows);
+  args.inputs.keys.seq_lens = lathe::Packed(seq_lens.data(), num_rows);
+  args.inputs.keys.compress_ratio = 4;
   args.indices = lathe::Packed(indices.data(), num_rows, kTopK);
   lathe::IndexerTopkOptions options;
   options.k = kTopK;

@@ -23,29 +23,17 @@
 
 namespace lathe {
 
-// T query rows (tokens), H indexer heads, D columns; any H, D >= 1, nothing is padded. Strides in elements.
+// T query rows (tokens) over B sequences, H indexer heads, D columns; any H, D >= 1, nothing is padded. Strides in
+// elements.
 //
 //   q                [T, H, D] float32, float16 or bfloat16, innermost stride 1; or instead
 //   q_fp8            [T, H, D] e4m3 codes, innermost stride 1; their scales are folded into weights
 //   weights          [T, H] with all constant factors (D^-0.5, H^-0.5) folded in
-//   cache            keys: kIndexerFp8, kIndexerMxfp4 (D = 128) or any other format of width D
-//
-// Which keys a row sees, either paged, for B sequences:
-//
-//   block_table      [B, max_blocks] page ids; entries past a sequence's keys are never read
-//   seq_lens         [B] tokens L of each sequence, those of this step included
-//   query_start_loc  [B+1] rows of sequence b are [query_start_loc[b], query_start_loc[b+1]); not given:
-//                    T must be B, one row per sequence
-//   row_kv_lens      [T] optional: tokens that row t sees, clamped to [0, L]; not given: row i of q_len
-//                    sees L - q_len + i + 1 (none if that is negative)
-//   compress_ratio   r >= 1: a key stands for r tokens, and a row that sees n tokens sees the floor(n / r)
-//                    keys that are complete. 1: one key per token
-//
-// or ragged, the slots of the cache as one array of num_blocks * block_size keys (no block_table, seq_lens,
-// query_start_loc, row_kv_lens, compress_ratio):
-//
-//   row_starts       [T]
-//   row_ends         [T] row t sees slots [row_starts[t], row_ends[t])
+//   query_start_loc  [B+1] rows of sequence b are [query_start_loc[b], query_start_loc[b+1]); not given: one row per
+//                    sequence, or, where keys have no block_table, one sequence of all rows
+//   keys             which keys each row sees (base/keys.h), without a list of indices; of kIndexerFp8, kIndexerMxfp4
+//                    (D = 128) or any other format of width D. Keys of several documents side by side in one buffer:
+//                    no block_table, row t sees the slots [row_starts[t], row_kv_lens[t])
 //
 // and of these optionally some blocks only:
 //
@@ -56,20 +44,13 @@ struct IndexerInputs {
   In<3> q = {};
   View<const uint8_t, 3> q_fp8 = {};
   View<const float, 2> weights = {};
-  PagedCache cache = {};
-  IndexView<2> block_table = {};
-  IndexView<1> seq_lens = {};
   IndexView<1> query_start_loc = {};
-  IndexView<1> row_kv_lens = {};
-  int64_t compress_ratio = 1;
-  IndexView<1> row_starts = {};
-  IndexView<1> row_ends = {};
+  KeySet keys = {};
   IndexView<2> candidate_blocks = {};
   int64_t candidate_block_size = 0;
 };
 
-//   logits  [T, max_len] cell [t, s] is the logit of key s: position (paged) or slot (ragged); innermost
-//           stride 1, any row stride. Cells of keys that row t does not see are left as they are, or
+//   logits  [T, max_len] cell [t, s] is the logit of key s of the row's sequence; innermost stride 1, any row stride. Cells of keys that row t does not see are left as they are, or
 //           set to -inf (IndexerLogitsOptions::fill)
 struct IndexerLogitsArgs {
   IndexerInputs inputs = {};
@@ -100,11 +81,11 @@ LATHE_API Status IndexerLogitsWorkspaceBytes(int64_t num_heads, int64_t head_dim
 // Computes the logits. O(sum over rows of keys seen * H * D): each key is decoded once for a block of some
 // ten rows, each query packed once a task. Workspace: any alignment, one call at a time. A cell's bits
 // depend on its query row, its key, the target and the precision alone, not on the executor, on the other
-// rows and keys, nor on paged or ragged. No allocation, no lock, no exception.
+// rows and keys, nor on where they lie. No allocation, no lock, no exception.
 // Refuses, before anything is written: null data, strides smaller than a row, misaligned data, logits
-// overlapping an input, sizes that do not agree, both or neither of q and q_fp8, of paged and ragged;
-// row_starts[t] < 0 or > row_ends[t]; rows that see keys past logits.extent[1], the cache or the block
-// table; block ids outside the cache (with check_indices); a workspace too small.
+// overlapping an input, sizes that do not agree, both or neither of q and q_fp8, a list of indices; sequences of more
+// keys than the block table or the cache covers, rows that see keys past logits.extent[1]; block ids outside the cache
+// (with check_indices); a workspace too small.
 LATHE_API Status ComputeIndexerLogits(const IndexerLogitsArgs& args, Buffer workspace,
                                       const IndexerLogitsOptions& options = {},
                                       const Executor& executor = {}) noexcept;

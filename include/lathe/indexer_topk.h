@@ -18,16 +18,15 @@ namespace lathe {
 // T query rows, see IndexerInputs; W >= options.k places.
 //
 //   inputs       queries and keys, without candidate_blocks
-//   indices      [T, W] int32 or int64 that can hold every key (or slot). All places are written: keys
-//                ascending, then -1. A key is its position (paged; with compress_ratio that of the
-//                compressed key) or slot (ragged), see options.index_base
+//   indices      [T, W] int32 or int64 that can hold every key. All places are written: keys
+//                ascending, then -1. A key is its number in the row's sequence, see options.index_base
 //   counts       [T] optional: places that are not padding
 //
 // Optional translation of keys to slots of a paged cache, the attention's, as in TopkArgs:
 //
-//   block_table  paged: [B, max_blocks], sequences those of inputs; ragged: [B, max_blocks] with
-//   row_seq      [T] optional, ragged only: the sequence of each row; default: row t is sequence t
-//   block_size, num_blocks   of that cache, which need not be those of inputs.cache
+//   block_table  [B, max_blocks], sequences those of inputs; where inputs.keys has no block_table, any sequences, and
+//   row_seq      [T] optional, there only: the sequence of each row; default: row t is sequence t
+//   block_size, num_blocks   of that cache, which need not be those of inputs.keys.cache
 struct IndexerTopkArgs {
   IndexerInputs inputs = {};
   MutableIndexView<2> indices = {};
@@ -39,7 +38,7 @@ struct IndexerTopkArgs {
 };
 
 //   k               keys to select, any number >= 0
-//   index_base      what ragged indices count from: slot 0 or the row's first
+//   index_base      what indices count from: key 0 or the row's first
 //   check_indices   block ids that the rows' keys reach are checked, of both block tables
 struct IndexerTopkOptions {
   int64_t k = 0;
@@ -69,7 +68,7 @@ LATHE_API Status IndexerTopkWorkspaceBytes(const IndexerTopkLimits& limits,
 
 // Selects, for each row, the k keys of the highest logits: equal ones by the lower key, NaN below every
 // number. The result is the same for any executor and company in the batch, and that of Topk over the
-// logits. O(sum over rows of more than k keys of keys * H * D). Rows are shared among workers, and a long
+// logits. O(T + B + sum over rows of more than k keys of keys * H * D). Rows are shared among workers, and a long
 // row by ranges of keys. Workspace: any alignment, IndexerTopkWorkspaceBytes of the call and
 // executor.num_workers, one call at a time. No allocation, no lock, no exception.
 // Refuses, before anything is written, what ComputeIndexerLogits and Topk refuse of their arguments;

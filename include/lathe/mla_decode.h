@@ -75,7 +75,7 @@ struct MlaDecodeOptions {
 //   q                [T, H, D] float32, float16 or bfloat16, innermost stride 1; or instead
 //   q_nope, q_pe     [T, H, kv_lora_rank] (already multiplied by W_UK) and [T, H, qk_rope_head_dim] apart
 //   query_start_loc  [B+1] rows of sequence b are [query_start_loc[b], query_start_loc[b+1]); not
-//                    given: T must be B, one row per sequence
+//                    given: one row per sequence, or, where no key set has a block_table, one sequence of all rows
 //   keys             the key set
 //   extra_keys       a second one, of a cache of any other format and page size, under the same softmax:
 //                    compressed entries beside a window (sliding_window.h), a second list (sparse_mla.h).
@@ -100,6 +100,7 @@ struct MlaDecodeOptions {
 //                                      to the caller's choice
 //                      indices         logical entries that the mask hides are skipped as well
 //                      row_kv_lens     takes the place of the mask, too
+//                      row_starts      are refused
 //   out              [T, H, kv_lora_rank] float32, float16 or bfloat16, innermost stride 1; written whole
 //   lse              [T, H] optional
 //

@@ -20,11 +20,11 @@ TEMPLATE_TEST_CASE("LatentPages counts strides in elements and keeps them in byt
   REQUIRE(dense.data == reinterpret_cast<std::byte*>(data));
   REQUIRE((dense.num_blocks == 7 && dense.block_size == 3));
   REQUIRE((dense.row_stride == 10 * kBytes && dense.block_stride == 30 * kBytes));
-  const auto wide_rows = LatentPages(data, 7, 3, 10, 12);
+  const auto wide_rows = LatentPages(data, 7, 3, 10, 0, 12);
   REQUIRE((wide_rows.row_stride == 12 * kBytes && wide_rows.block_stride == 36 * kBytes));
-  const auto wide_pages = LatentPages(data, 7, 3, 10, 0, 100);
+  const auto wide_pages = LatentPages(data, 7, 3, 10, 100);
   REQUIRE((wide_pages.row_stride == 10 * kBytes && wide_pages.block_stride == 100 * kBytes));
-  const auto interleaved = LatentPages(data, 7, 3, 10, 70, 10);
+  const auto interleaved = LatentPages(data, 7, 3, 10, 10, 70);
   REQUIRE((interleaved.row_stride == 70 * kBytes && interleaved.block_stride == 10 * kBytes));
 }
 
@@ -53,6 +53,19 @@ TEST_CASE("a cache of const elements is read-only, a mutable one converts to it"
   REQUIRE(cache.data == reinterpret_cast<const std::byte*>(data));
   REQUIRE((cache.num_blocks == 2 && cache.block_size == 1 && cache.row_stride == 8));
   REQUIRE((cache.block_stride == 8 && cache.format == CacheFormat::kLatentFloat32));
+}
+
+TEST_CASE("records lie in rows of pages, their second parts behind all records of a page",
+          "[keys]") {
+  std::byte memory[1] = {};
+  PagedCache cache;
+  cache.data = memory;
+  cache.block_size = 64;
+  cache.block_stride = int64_t{1} << 33;
+  cache.row_stride = 132;
+  REQUIRE(cache.RecordAt(0, 0) == memory);
+  REQUIRE(cache.RecordAt(3, 5) - memory == (int64_t{3} << 33) + 5 * 132);
+  REQUIRE(cache.SideAt(3, 5, 8) - memory == (int64_t{3} << 33) + 64 * 132 + 5 * 8);
 }
 
 TEST_CASE("a key set has indices when a list is given, also one of no entries", "[keys]") {

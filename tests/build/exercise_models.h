@@ -43,9 +43,9 @@ bool ExerciseIndexer(lathe::Target target) {
   lathe::IndexerLogitsArgs score;
   score.inputs.q_fp8 = prepare.codes;
   score.inputs.weights = prepare.weights_out;
-  score.inputs.cache = write.cache;
-  score.inputs.block_table = lathe::Packed(block_table, 1, kBlocks);
-  score.inputs.seq_lens = lathe::Packed(seq_lens, 1);
+  score.inputs.keys.cache = write.cache;
+  score.inputs.keys.block_table = lathe::Packed(block_table, 1, kBlocks);
+  score.inputs.keys.seq_lens = lathe::Packed(seq_lens, 1);
   score.logits = lathe::Packed(logits, 1, kKeys);
   lathe::IndexerLogitsOptions score_options;
   score_options.target = target;

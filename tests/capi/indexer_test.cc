@@ -13,20 +13,14 @@ namespace lathe::test {
 namespace {
 
 struct CInputs : Pinned {
-  lathe_paged_cache cache;
+  CKeySet keys;
   lathe_indexer_inputs c = Sized<lathe_indexer_inputs>();
-  explicit CInputs(const IndexerInputs& of) : cache(Mirror(of.cache)) {
+  explicit CInputs(const IndexerInputs& of) : keys(of.keys) {
     c.q = Mirror(of.q);
     c.q_fp8 = Mirror(of.q_fp8);
     c.weights = Mirror(of.weights);
-    c.cache = &cache;
-    c.block_table = Mirror(of.block_table);
-    c.seq_lens = Mirror(of.seq_lens);
     c.query_start_loc = Mirror(of.query_start_loc);
-    c.row_kv_lens = Mirror(of.row_kv_lens);
-    c.compress_ratio = of.compress_ratio;
-    c.row_starts = Mirror(of.row_starts);
-    c.row_ends = Mirror(of.row_ends);
+    c.keys = &keys.c;
     c.candidate_blocks = Mirror(of.candidate_blocks);
     c.candidate_block_size = of.candidate_block_size;
   }
@@ -271,7 +265,7 @@ TEST_CASE("indexer logits and selections through C are those of C++", "[capi]") 
   REQUIRE(topk_code() == LATHE_STATUS_INVALID_ARGUMENT);
   c_options.index_base = LATHE_TOPK_INDEX_BASE_COLUMN;
   if (!is_ragged) {
-    const IndexView<2> pages = problem.args.inputs.block_table;
+    const IndexView<2> pages = problem.args.inputs.keys.block_table;
     auto* first = const_cast<int32_t*>(static_cast<const int32_t*>(pages.data));
     REQUIRE_FALSE(pages.is_int64);
     *first += 1000;
@@ -286,15 +280,17 @@ TEST_CASE("indexer logits and selections through C are those of C++", "[capi]") 
   }
   RequireInvalid(
       [&](lathe_message* m) {
+        lathe_key_set broken_keys = inputs.keys.c;
+        broken_keys.row_kv_lens = lathe_packed1(counts.data(), LATHE_DTYPE_FLOAT32, rows);
         lathe_indexer_inputs broken = inputs.c;
-        broken.row_kv_lens = lathe_packed1(counts.data(), LATHE_DTYPE_FLOAT32, rows);
+        broken.keys = &broken_keys;
         c.inputs = &broken;
         const int32_t status = lathe_compute_indexer_logits(
             &c, &options, {workspace.data(), workspace.size()}, nullptr, m);
         c.inputs = &inputs.c;
         return status;
       },
-      "inputs.row_kv_lens.dtype is 0, must be int32 or int64 here");
+      "inputs.keys.row_kv_lens.dtype is 0, must be int32 or int64 here");
 
   c.logits.rank = 3;
   RequireInvalid(compute, "logits.rank is 3, must be 2");

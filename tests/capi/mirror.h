@@ -82,6 +82,7 @@ struct CKeySet : Pinned {
     c.seq_lens = Mirror(keys.seq_lens);
     c.compress_ratio = keys.compress_ratio;
     c.row_kv_lens = Mirror(keys.row_kv_lens);
+    c.row_starts = Mirror(keys.row_starts);
     c.window = keys.window == kNoWindow ? 0 : keys.window;
     c.indices = Mirror(keys.indices);
     c.topk_length = Mirror(keys.topk_length);

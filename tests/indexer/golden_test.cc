@@ -48,9 +48,9 @@ std::vector<float> Compute(const DsaV32& golden, Target target, bool all_keys) {
   IndexerLogitsArgs args;
   args.inputs.q = Packed(static_cast<const T*>(q.data()), num_rows, kHeads, kWidth);
   args.inputs.weights = Packed(golden.w.data(), num_rows, kHeads);
-  args.inputs.cache = LatentPages(static_cast<const T*>(k.data()), 1, kTokens, kWidth);
-  args.inputs.row_starts = Packed(static_cast<const int32_t*>(starts.data()), num_rows);
-  args.inputs.row_ends = Packed(static_cast<const int32_t*>(ends.data()), num_rows);
+  args.inputs.keys.cache = LatentPages(static_cast<const T*>(k.data()), 1, kTokens, kWidth);
+  args.inputs.keys.row_starts = Packed(static_cast<const int32_t*>(starts.data()), num_rows);
+  args.inputs.keys.row_kv_lens = Packed(static_cast<const int32_t*>(ends.data()), num_rows);
   args.logits = Packed(logits.data(), num_rows, kTokens);
   IndexerLogitsOptions options;
   options.target = target;

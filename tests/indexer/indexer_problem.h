@@ -63,8 +63,8 @@ class IndexerProblem {
     FillKeys();
     IndexerInputs& in = args.inputs;
     in.weights = Packed(static_cast<const float*>(weights.data()), num_tokens_, c.heads);
-    in.cache = pages.cache;
-    in.compress_ratio = c.compress_ratio;
+    in.keys.cache = pages.cache;
+    in.keys.compress_ratio = c.compress_ratio;
     args.logits = {logits.data(), {num_tokens_, columns_}, {LogitsStride(), 1}};
   }
 
@@ -74,7 +74,7 @@ class IndexerProblem {
   bool IsRagged() const { return !case_.ranges.empty(); }
   int64_t SlotOf(int64_t b, int64_t key) const {
     const int64_t page = key / case_.block_size, at = key % case_.block_size;
-    return (IsRagged() ? page : args.inputs.block_table(b, page)) * case_.block_size + at;
+    return (IsRagged() ? page : args.inputs.keys.block_table(b, page)) * case_.block_size + at;
   }
   float& Logit(int64_t row, int64_t key) {
     return logits[static_cast<size_t>(row * LogitsStride() + key)];
@@ -226,8 +226,8 @@ class IndexerProblem {
       row_ends[t] = case_.ranges[t].end;
     }
     if (IsRagged()) {
-      in.row_starts = Packed(row_starts.data(), row_starts.size());
-      in.row_ends = Packed(row_ends.data(), row_ends.size());
+      in.keys.row_starts = Packed(row_starts.data(), row_starts.size());
+      in.keys.row_kv_lens = Packed(row_ends.data(), row_ends.size());
       return;
     }
     std::vector<int32_t> ids;
@@ -248,8 +248,8 @@ class IndexerProblem {
       }
       in.query_start_loc = Packed(query_start_loc.data(), query_start_loc.size());
     }
-    in.seq_lens = Packed(seq_lens.data(), seq_lens.size());
-    in.block_table = Packed(block_table.data(), seq_lens.size(), TableWidth());
+    in.keys.seq_lens = Packed(seq_lens.data(), seq_lens.size());
+    in.keys.block_table = Packed(block_table.data(), seq_lens.size(), TableWidth());
   }
 
   void FillKeys() {

@@ -76,7 +76,7 @@ TEST_CASE("company does not change a bit", "[indexer][logits][determinism]") {
       one.inputs.q.extent[0] = one.inputs.weights.extent[0] = one.logits.extent[0] = 1;
       one.inputs.query_start_loc = {};
       const auto seq_len = static_cast<int32_t>(296 + t);
-      one.inputs.seq_lens = Packed(&seq_len, 1);
+      one.inputs.keys.seq_lens = Packed(&seq_len, 1);
       REQUIRE(ComputeIndexerLogits(one, {problem.workspace.data(), problem.workspace.size()},
                                    problem.options)
                   .ok());
@@ -99,11 +99,11 @@ TEST_CASE("company does not change a bit", "[indexer][logits][determinism]") {
         ends.push_back(296 + t + move);
       }
       IndexerLogitsArgs args = problem.args;
-      args.inputs.cache = keys.cache;
-      args.inputs.block_table = {};
-      args.inputs.seq_lens = args.inputs.query_start_loc = {};
-      args.inputs.row_starts = Packed(static_cast<const int64_t*>(starts.data()), 5);
-      args.inputs.row_ends = Packed(static_cast<const int64_t*>(ends.data()), 5);
+      args.inputs.keys.cache = keys.cache;
+      args.inputs.keys.block_table = {};
+      args.inputs.keys.seq_lens = args.inputs.query_start_loc = {};
+      args.inputs.keys.row_starts = Packed(static_cast<const int64_t*>(starts.data()), 5);
+      args.inputs.keys.row_kv_lens = Packed(static_cast<const int64_t*>(ends.data()), 5);
       std::vector<float> logits(static_cast<size_t>(5 * (300 + move)));
       args.logits = Packed(logits.data(), 5, 300 + move);
       REQUIRE(ComputeIndexerLogits(args, {problem.workspace.data(), problem.workspace.size()},

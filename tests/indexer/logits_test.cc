@@ -104,9 +104,66 @@ TEST_CASE("rows may have lengths of their own", "[indexer][logits]") {
   c.q_lens = {3, 2};
   IndexerProblem problem(c);
   const Guarded<int32_t> lengths(std::vector<int32_t>{17, 0, 1000, -4, 80});
-  problem.args.inputs.row_kv_lens = Packed(lengths.data(), 5);
+  problem.args.inputs.keys.row_kv_lens = Packed(lengths.data(), 5);
   problem.options.fill = GENERATE(false, true);
   RequireRight(problem);
+}
+
+TEST_CASE("per-row lengths count keys, whatever a key stands for", "[indexer][logits]") {
+  IndexerCase c;
+  c.heads = 5;
+  c.compress_ratio = 4;
+  c.seq_lens = {100, 80};
+  c.q_lens = {3, 2};
+  IndexerProblem problem(c);
+  const Guarded<int32_t> lengths(std::vector<int32_t>{17, 0, 1000, -4, 20});
+  problem.args.inputs.keys.row_kv_lens = Packed(lengths.data(), 5);
+  problem.options.fill = true;
+  RequireRight(problem);
+  REQUIRE(problem.Logit(0, 16) != -HUGE_VALF);
+  REQUIRE(problem.Logit(0, 17) == -HUGE_VALF);
+  REQUIRE(problem.Logit(2, 24) != -HUGE_VALF);
+}
+
+TEST_CASE("rows see a window of keys, from where they start at most", "[indexer][logits]") {
+  IndexerCase c;
+  c.heads = 5;
+  c.block_size = 16;
+  c.seq_lens = {100, 80, 3};
+  c.q_lens = {3, 2, 5};
+  IndexerProblem problem(c);
+  const bool has_starts = GENERATE(false, true);
+  const Guarded<int32_t> starts(std::vector<int32_t>{95, 0, -7, 1000, 50, 0, 1, 2, 3, 4});
+  if (has_starts) problem.args.inputs.keys.row_starts = Packed(starts.data(), 10);
+  problem.args.inputs.keys.window = GENERATE(int64_t{1}, int64_t{20}, kNoWindow);
+  problem.options.fill = GENERATE(false, true);
+  RequireRight(problem);
+}
+
+TEST_CASE("an indexer's block table may be a ring", "[indexer][logits]") {
+  IndexerCase c;
+  c.heads = 5;
+  c.block_size = 16;
+  c.seq_lens = {100, 90};
+  c.q_lens = {3, 2};
+  IndexerProblem problem(c);
+  problem.args.inputs.keys.window = 20;
+  problem.Run();
+  const std::vector<float> expected = problem.logits.Copy();
+  // Pages 4 to 6 of the first, 4 and 5 of the second sequence, in columns p % 3.
+  const IndexView<2> table = problem.args.inputs.keys.block_table;
+  Guarded<int32_t> ring(6);
+  for (int64_t b = 0; b < 2; ++b) {
+    for (int64_t page = 4; page < 7 - b; ++page) {
+      ring[static_cast<size_t>(b * 3 + page % 3)] = static_cast<int32_t>(table(b, page));
+    }
+  }
+  problem.args.inputs.keys.block_table = Packed(ring.data(), 2, 3);
+  problem.args.inputs.keys.wraps = true;
+  RequireRight(problem);
+  problem.options.target = Target::kAuto;
+  problem.Run();
+  REQUIRE(SameBits(problem.logits.Copy(), expected));
 }
 
 TEST_CASE("ragged rows over one array of keys", "[indexer][logits][ragged]") {

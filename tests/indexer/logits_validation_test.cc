@@ -17,8 +17,8 @@ struct Row {
   void (*break_it)(Problem& p);
 };
 
-// Two sequences of 9 and 5 tokens with 2 and 1 rows, pages of 4 keys; or 3 ragged rows over 9 slots.
-IndexerCase ValidCase(bool is_ragged) {
+// Two sequences of 9 and 5 tokens with 2 and 1 rows, pages of 4 keys; or 3 rows with bounds of their own over 9 slots.
+IndexerCase ValidCase(bool has_bounds) {
   IndexerCase c;
   c.format = CacheFormat::kLatentFp8E4m3;
   c.heads = 3;
@@ -26,7 +26,7 @@ IndexerCase ValidCase(bool is_ragged) {
   c.block_size = 4;
   c.seq_lens = {9, 5};
   c.q_lens = {2, 1};
-  if (is_ragged) {
+  if (has_bounds) {
     c.seq_lens = {9};
     c.q_lens = {};
     c.ranges = {{0, 4}, {2, 9}, {5, 5}};
@@ -34,11 +34,11 @@ IndexerCase ValidCase(bool is_ragged) {
   return c;
 }
 
-void RequireRefusals(std::initializer_list<Row> rows, bool is_ragged = false,
+void RequireRefusals(std::initializer_list<Row> rows, bool has_bounds = false,
                      QueryType query = QueryType::kBFloat16) {
   for (const Row& row : rows) {
     INFO("expected: " << row.message);
-    IndexerCase c = ValidCase(is_ragged);
+    IndexerCase c = ValidCase(has_bounds);
     c.query = query;
     Problem problem(c);
     problem.Run();
@@ -99,17 +99,18 @@ TEST_CASE("logits refuse wrong queries", "[indexer][logits][validation]") {
 
 TEST_CASE("logits refuse wrong caches and outputs", "[indexer][logits][validation]") {
   RequireRefusals({
-      {"invalid argument: inputs.cache.format is 77, must be a known CacheFormat",
-       [](Problem& p) { p.args.inputs.cache.format = static_cast<CacheFormat>(77); }},
-      {"invalid argument: inputs.cache.format is 12, must be one for the width in use; this one's "
+      {"invalid argument: inputs.keys.cache.format is 77, must be a known CacheFormat",
+       [](Problem& p) { p.args.inputs.keys.cache.format = static_cast<CacheFormat>(77); }},
+      {"invalid argument: inputs.keys.cache.format is 12, must be one for the width in use; this "
+       "one's "
        "is 128",
-       [](Problem& p) { p.args.inputs.cache.format = CacheFormat::kIndexerFp8; }},
-      {"invalid argument: inputs.cache.scale is 0, must be finite and above 0",
-       [](Problem& p) { p.args.inputs.cache.scale = 0.0f; }},
-      {"invalid argument: inputs.cache.row_stride is 7, must be at least a record's bytes, 8",
-       [](Problem& p) { p.args.inputs.cache.row_stride = 7; }},
-      {"invalid argument: inputs.cache.data must not be null",
-       [](Problem& p) { p.args.inputs.cache.data = nullptr; }},
+       [](Problem& p) { p.args.inputs.keys.cache.format = CacheFormat::kIndexerFp8; }},
+      {"invalid argument: inputs.keys.cache.scale is 0, must be finite and above 0",
+       [](Problem& p) { p.args.inputs.keys.cache.scale = 0.0f; }},
+      {"invalid argument: inputs.keys.cache.row_stride is 7, must be at least a record's bytes, 8",
+       [](Problem& p) { p.args.inputs.keys.cache.row_stride = 7; }},
+      {"invalid argument: inputs.keys.cache.data must not be null",
+       [](Problem& p) { p.args.inputs.keys.cache.data = nullptr; }},
       {"invalid argument: logits.extent[0] is 2, must be 3",
        [](Problem& p) { p.args.logits.extent[0] = 2; }},
       {"invalid argument: logits.extent[1] is 8, must be at least the end of the longest row, 9",
@@ -122,29 +123,29 @@ TEST_CASE("logits refuse wrong caches and outputs", "[indexer][logits][validatio
        [](Problem& p) { p.args.logits.data = nullptr; }},
       {"invalid argument: inputs.weights must not overlap logits",
        [](Problem& p) { p.args.inputs.weights.data = p.args.logits.data; }},
-      {"invalid argument: inputs.cache must not overlap logits",
+      {"invalid argument: inputs.keys.cache must not overlap logits",
        [](Problem& p) {
-         p.args.inputs.cache.data = reinterpret_cast<const std::byte*>(p.args.logits.data);
+         p.args.inputs.keys.cache.data = reinterpret_cast<const std::byte*>(p.args.logits.data);
        }},
   });
 }
 
 TEST_CASE("logits refuse wrong pages and lengths", "[indexer][logits][validation]") {
   RequireRefusals({
-      {"invalid argument: inputs.seq_lens[1] is -1, must be at least 0",
+      {"invalid argument: inputs.keys.seq_lens[1] is -1, must be at least 0",
        [](Problem& p) { p.seq_lens[1] = -1; }},
-      {"index out of range: inputs.seq_lens[0] is 17, must have as many keys as inputs.block_table "
-       "covers, at most 16",
+      {"index out of range: inputs.keys.seq_lens[0] is 17, must give at most as many keys as "
+       "block_table covers, 16",
        [](Problem& p) { p.seq_lens[0] = 17; }},
-      {"invalid argument: inputs.seq_lens.extent[0] is 1, must be 2",
-       [](Problem& p) { p.args.inputs.seq_lens.extent[0] = 1; }},
-      {"invalid argument: inputs.block_table.data must not be null",
-       [](Problem& p) { p.args.inputs.block_table.data = nullptr; }},
-      {"index out of range: inputs.block_table[5] is 6, must be within 0 and "
-       "inputs.cache.num_blocks - 1 = 5",
+      {"invalid argument: inputs.keys.seq_lens.extent[0] is 1, must be 2",
+       [](Problem& p) { p.args.inputs.keys.seq_lens.extent[0] = 1; }},
+      {"invalid argument: inputs.keys.block_table.data must not be null",
+       [](Problem& p) { p.args.inputs.keys.block_table.data = nullptr; }},
+      {"index out of range: inputs.keys.block_table[5] is 6, must be within 0 and "
+       "inputs.keys.cache.num_blocks - 1 = 5",
        [](Problem& p) { p.block_table[5] = 6; }},
-      {"index out of range: inputs.block_table[2] is -1, must be within 0 and "
-       "inputs.cache.num_blocks - 1 = 5",
+      {"index out of range: inputs.keys.block_table[2] is -1, must be within 0 and "
+       "inputs.keys.cache.num_blocks - 1 = 5",
        [](Problem& p) { p.block_table[2] = -1; }},
       {"invalid argument: inputs.query_start_loc.extent[0] is 0, must be at least 1",
        [](Problem& p) { p.args.inputs.query_start_loc.extent[0] = 0; }},
@@ -154,15 +155,15 @@ TEST_CASE("logits refuse wrong pages and lengths", "[indexer][logits][validation
        [](Problem& p) { p.query_start_loc[1] = -1; }},
       {"invalid argument: inputs.query_start_loc[2] is 4, must be the number of query rows, 3",
        [](Problem& p) { p.query_start_loc[2] = 4; }},
-      {"invalid argument: inputs.row_kv_lens.extent[0] is 2, must be 3",
-       [](Problem& p) { p.args.inputs.row_kv_lens = p.args.inputs.seq_lens; }},
-      {"invalid argument: inputs.compress_ratio is 0, must be at least 1",
-       [](Problem& p) { p.args.inputs.compress_ratio = 0; }},
+      {"invalid argument: inputs.keys.row_kv_lens.extent[0] is 2, must be 3",
+       [](Problem& p) { p.args.inputs.keys.row_kv_lens = p.args.inputs.keys.seq_lens; }},
+      {"invalid argument: inputs.keys.compress_ratio is 0, must be at least 1",
+       [](Problem& p) { p.args.inputs.keys.compress_ratio = 0; }},
       {"invalid argument: inputs.candidate_blocks.extent[0] is 2, must be 3",
-       [](Problem& p) { p.args.inputs.candidate_blocks = p.args.inputs.block_table; }},
+       [](Problem& p) { p.args.inputs.candidate_blocks = p.args.inputs.keys.block_table; }},
       {"invalid argument: inputs.candidate_block_size is 0, must be at least 1",
        [](Problem& p) {
-         p.args.inputs.candidate_blocks = p.args.inputs.block_table;
+         p.args.inputs.candidate_blocks = p.args.inputs.keys.block_table;
          p.args.inputs.candidate_blocks.extent[0] = 3;
          p.args.inputs.candidate_blocks.stride[0] = 0;
        }},
@@ -172,29 +173,58 @@ TEST_CASE("logits refuse wrong pages and lengths", "[indexer][logits][validation
   });
 }
 
-TEST_CASE("logits refuse wrong ragged rows", "[indexer][logits][validation]") {
+TEST_CASE("logits refuse wrong bounds of rows, rings and lists", "[indexer][logits][validation]") {
+  RequireRefusals({
+      {"invalid argument: inputs.keys.row_starts.extent[0] is 2, must be 3",
+       [](Problem& p) { p.args.inputs.keys.row_starts = p.args.inputs.keys.seq_lens; }},
+      {"invalid argument: inputs.keys.window is 0, must be at least 1",
+       [](Problem& p) { p.args.inputs.keys.window = 0; }},
+      {"index out of range: inputs.keys.seq_lens[0] is 9, must leave its rows' keys in at most as "
+       "many pages as a "
+       "ring has, 1",
+       [](Problem& p) {
+         p.args.inputs.keys.wraps = true;
+         p.args.inputs.keys.block_table.extent[1] = 1;
+       }},
+      {"invalid argument: inputs.keys.indices must not be given",
+       [](Problem& p) {
+         p.args.inputs.keys.indices = p.args.inputs.keys.block_table;
+         p.args.inputs.keys.indices.extent[0] = 3;
+         p.args.inputs.keys.indices.stride[0] = 0;
+       }},
+      {"invalid argument: inputs.keys.row_starts must not overlap logits",
+       [](Problem& p) {
+         const auto* cells = reinterpret_cast<const int32_t*>(p.args.logits.data);
+         p.args.inputs.keys.row_starts = Packed(cells, 3);
+       }},
+  });
+}
+
+TEST_CASE("logits refuse what does not go without a block table", "[indexer][logits][validation]") {
   RequireRefusals(
       {
-          {"invalid argument: inputs.row_starts[1] is 10, must be at most inputs.row_ends there, 9",
-           [](Problem& p) { p.row_starts[1] = 10; }},
-          {"invalid argument: inputs.row_starts[2] is -1, must be at least 0",
-           [](Problem& p) { p.row_starts[2] = -1; }},
-          {"index out of range: inputs.row_ends[0] is 17, must be at most "
-           "inputs.cache.num_blocks * inputs.cache.block_size = 16",
-           [](Problem& p) { p.row_ends[0] = 17; }},
           {"invalid argument: logits.extent[1] is 8, must be at least the end of the longest row, "
            "9",
            [](Problem& p) { p.args.logits.extent[1] = 8; }},
-          {"invalid argument: inputs.row_ends.extent[0] is 0, must be 3",
-           [](Problem& p) { p.args.inputs.row_ends = {}; }},
-          {"invalid argument: inputs.row_starts.extent[0] is 0, must be 3",
-           [](Problem& p) { p.args.inputs.row_starts = {}; }},
-          {"invalid argument: inputs.seq_lens must not be given beside inputs.row_starts",
-           [](Problem& p) { p.args.inputs.seq_lens = p.args.inputs.row_starts; }},
-          {"invalid argument: inputs.row_kv_lens must not be given beside inputs.row_starts",
-           [](Problem& p) { p.args.inputs.row_kv_lens = p.args.inputs.row_starts; }},
-          {"invalid argument: inputs.compress_ratio is 4, must be, beside inputs.row_starts, 1",
-           [](Problem& p) { p.args.inputs.compress_ratio = 4; }},
+          {"invalid argument: inputs.keys.seq_lens.extent[0] is 3, must be 1",
+           [](Problem& p) { p.args.inputs.keys.seq_lens = p.args.inputs.keys.row_starts; }},
+          {"index out of range: inputs.keys.seq_lens[0] is 17, must give at most as many keys as "
+           "the "
+           "cache has slots, 16",
+           [](Problem& p) {
+             static constexpr int32_t kLength = 17;
+             p.args.inputs.keys.seq_lens = Packed(&kLength, 1);
+           }},
+          {"invalid argument: inputs.keys.compress_ratio is 4, must be, without seq_lens, 1",
+           [](Problem& p) { p.args.inputs.keys.compress_ratio = 4; }},
+          {"invalid argument: inputs.keys.wraps must be false without a block_table",
+           [](Problem& p) { p.args.inputs.keys.wraps = true; }},
+          {"invalid argument: inputs.keys.block_table must be given where there are several "
+           "sequences",
+           [](Problem& p) {
+             static constexpr int32_t kStarts[3] = {0, 1, 3};
+             p.args.inputs.query_start_loc = Packed(kStarts, 3);
+           }},
       },
       true);
 }
@@ -272,7 +302,7 @@ TEST_CASE("no rows, no work", "[indexer][logits]") {
   IndexerLogitsArgs args;
   args.inputs.q = Packed(static_cast<const float*>(nullptr), 0, 4, 64);
   args.inputs.weights = Packed(static_cast<const float*>(nullptr), 0, 4);
-  args.inputs.cache = {nullptr, CacheFormat::kLatentFloat32, 0, 16, 4096, 256};
+  args.inputs.keys.cache = {nullptr, CacheFormat::kLatentFloat32, 0, 16, 4096, 256};
   const Status status = ComputeIndexerLogits(args, {});
   INFO(Format(status).c_str());
   REQUIRE(status.ok());

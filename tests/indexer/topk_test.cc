@@ -104,22 +104,20 @@ class SelectProblem {
   Guarded<Index> indices, counts;
 
  private:
-  // From what the reference says of single keys.
+  // From what the reference says.
   Slots RangeOfRow(int64_t t) const {
     const IndexerInputs& in = scores.args.inputs;
-    int64_t b = t, q_len = 1, i = 0;
-    if (!in.query_start_loc.empty()) {
-      for (b = 0; in.query_start_loc(b + 1) <= t;) ++b;
-      q_len = in.query_start_loc(b + 1) - in.query_start_loc(b);
-      i = t - in.query_start_loc(b);
+    int64_t b = 0;
+    for (const auto [begin, end] : ref::RowsOfSequences(scores.num_tokens(), in.query_start_loc,
+                                                        ref::IsOneSequence(in.keys))) {
+      if (t >= begin && t < end) {
+        const std::vector<int64_t> seen =
+            ref::VisibleKeys(in.keys, true, {}, b, end - begin, t - begin, t);
+        return seen.empty() ? Slots{0, 0} : Slots{seen.front(), seen.back() + 1};
+      }
+      ++b;
     }
-    Slots slots{0, 0};
-    for (int64_t key = 0; key < scores.columns(); ++key) {
-      if (!ref::SeesKey(in, b, q_len, i, t, key)) continue;
-      if (slots.begin == slots.end) slots.begin = key;
-      slots.end = key + 1;
-    }
-    return slots;
+    return {0, 0};
   }
 
   int64_t width_;
@@ -214,6 +212,20 @@ TEST_CASE("selected keys become slots of another cache", "[indexer][topk]") {
   }
 }
 
+// V4 keeps a ring for the last keys, and attends within a window.
+TEST_CASE("keys of a window are selected, counted from key 0 or the window's first",
+          "[indexer][topk]") {
+  IndexerCase c;
+  c.heads = 5;
+  c.seq_lens = {700, 80, 3};
+  c.q_lens = {3, 2, 1};
+  SelectProblem<> problem(c, 50, 50);
+  problem.scores.args.inputs.keys.window = GENERATE(1, 49, 130);
+  problem.options.index_base = GENERATE(TopkIndexBase::kColumn, TopkIndexBase::kRowStart);
+  problem.Refresh();
+  problem.RequireSameLists();
+}
+
 // Copies of keys have equal logits, to the bit, wherever they are: the lower key wins.
 TEST_CASE("of equal keys the lower ones are selected", "[indexer][topk]") {
   IndexerCase c;
@@ -283,11 +295,11 @@ TEST_CASE("scoring with selection refuses", "[indexer][topk][validation]") {
        [](Problem& p) { p.args.counts.extent[0] = 2; }},
       {"invalid argument: inputs.q.extent[1] is 4, must be 5",
        [](Problem& p) { p.args.inputs.q.extent[1] = 4; }},
-      {"invalid argument: inputs.seq_lens[1] is -1, must be at least 0",
+      {"invalid argument: inputs.keys.seq_lens[1] is -1, must be at least 0",
        [](Problem& p) { p.scores.seq_lens[1] = -1; }},
       {"invalid argument: inputs.candidate_blocks must not be given",
        [](Problem& p) {
-         p.args.inputs.candidate_blocks = p.args.inputs.block_table;
+         p.args.inputs.candidate_blocks = p.args.inputs.keys.block_table;
          p.args.inputs.candidate_blocks.extent[0] = 3;
          p.args.inputs.candidate_blocks.stride[0] = 0;
          p.args.inputs.candidate_block_size = 1;
@@ -296,20 +308,20 @@ TEST_CASE("scoring with selection refuses", "[indexer][topk][validation]") {
        [](Problem& p) {
          p.args.inputs.weights.data = reinterpret_cast<const float*>(p.indices.data());
        }},
-      {"invalid argument: row_seq must not be given without inputs.row_starts",
+      {"invalid argument: row_seq must not be given beside inputs.keys.block_table",
        [](Problem& p) { p.args.row_seq = p.args.inputs.query_start_loc; }},
       {"invalid argument: block_size is 0, must be at least 1",
-       [](Problem& p) { p.args.block_table = p.args.inputs.block_table; }},
+       [](Problem& p) { p.args.block_table = p.args.inputs.keys.block_table; }},
       {"invalid argument: block_table.extent[0] is 1, must be 2",
        [](Problem& p) {
-         p.args.block_table = p.args.inputs.block_table;
+         p.args.block_table = p.args.inputs.keys.block_table;
          p.args.block_table.extent[0] = 1;
          p.args.block_size = p.args.num_blocks = 64;
        }},
       {"index out of range: block_table.extent[1] is 3, must cover, with block_size, the keys of "
        "every row, 29",
        [](Problem& p) {
-         p.args.block_table = p.args.inputs.block_table;
+         p.args.block_table = p.args.inputs.keys.block_table;
          p.args.block_size = 8;
          p.args.num_blocks = 64;
        }},

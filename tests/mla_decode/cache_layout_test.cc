@@ -106,6 +106,35 @@ TEMPLATE_TEST_CASE("offsets past 2^31 and 2^32 elements", "[mla_decode][A5]", fl
   }
 }
 
+// Keys of several documents side by side, as prompts without a cache of pages have them.
+TEST_CASE("without a block table the cache holds the keys of one sequence", "[mla_decode]") {
+  const int64_t block_size = GENERATE(1, 16, 320);
+  const bool has_length = GENERATE(false, true);
+  CAPTURE(block_size, has_length);
+  MlaProblem<bfloat16> problem({{5, 512, 64}, {320}, {7}, block_size});
+  problem.Run();
+  const MlaResult<float> paged = problem.Result();
+  Guarded<bfloat16> rows(320 * 576);
+  for (int64_t i = 0; i < 320; ++i) {
+    std::copy_n(problem.Row(0, i), 576, rows.begin() + i * 576);
+  }
+  KeySet& keys = problem.args.keys;
+  keys.cache =
+      LatentPages(static_cast<const bfloat16*>(rows.data()), 320 / block_size, block_size, 576);
+  keys.block_table = {};
+  if (!has_length) keys.seq_lens = {};
+  if (GENERATE(false, true)) problem.args.query_start_loc = {};
+  problem.Run();
+  REQUIRE(SameBits(problem.Result(), paged));
+  SECTION("of which every row sees some") {
+    const Guarded<int32_t> starts(std::vector<int32_t>{0, 0, 100, 100, 250, 250, 250});
+    const Guarded<int32_t> ends(std::vector<int32_t>{99, 100, 249, 250, 318, 319, 320});
+    keys.row_starts = Packed(starts.data(), 7);
+    keys.row_kv_lens = Packed(ends.data(), 7);
+    problem.CheckEveryTarget();
+  }
+}
+
 TEST_CASE("page strides past 2^32 bytes", "[mla_decode][A5]") {
   const Target target = LATHE_GENERATE_TARGET();
   CAPTURE(Name(target));
@@ -115,8 +144,7 @@ TEST_CASE("page strides past 2^32 bytes", "[mla_decode][A5]") {
   MlaProblem<bfloat16> problem({{2, 512, 64}, {2}, {}, 1});
   problem.options.target = target;
   problem.SetQuery(1.0f);
-  problem.args.keys.cache =
-      LatentPages(static_cast<const bfloat16*>(elements), 2, 1, 576, 0, kStride);
+  problem.args.keys.cache = LatentPages(static_cast<const bfloat16*>(elements), 2, 1, 576, kStride);
   problem.block_table[0] = 1;
   problem.block_table[1] = 0;
   elements[1] = FromFloat<bfloat16>(3.0f);

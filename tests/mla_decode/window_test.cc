@@ -43,6 +43,22 @@ TEST_CASE("a window without causality ends at the last key for every row", "[mla
   problem.CheckEveryTarget();
 }
 
+TEMPLATE_TEST_CASE("rows may have a first key of their own", "[mla_decode]", float, bfloat16) {
+  MlaProblem<TestType> problem({{5, 512, 64}, {0, 300, 1100, 40}, {1, 3, 3, 50}, 16});
+  std::vector<int32_t> starts{0, 0, 299, 298, -5, 700, 128}, lengths{0, 10, 300, 250, 5, 1100, 129};
+  for (int32_t i = 0; i < 50; ++i) {
+    starts.push_back(i % 7 * 9);
+    lengths.push_back(50 - i);
+  }
+  const Guarded<int32_t> first(starts), last(lengths);
+  problem.args.keys.row_starts = Packed(first.data(), first.size());
+  if (GENERATE(false, true)) problem.args.keys.row_kv_lens = Packed(last.data(), last.size());
+  problem.args.keys.window = GENERATE(int64_t{20}, kNoWindow);
+  problem.options.causal = GENERATE(false, true);
+  problem.options.split_tokens = 128;
+  problem.CheckEveryTarget();
+}
+
 TEST_CASE("keys in front of every window are not read", "[mla_decode]") {
   const Target target = LATHE_GENERATE_TARGET();
   CAPTURE(Name(target));

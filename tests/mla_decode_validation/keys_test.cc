@@ -128,6 +128,60 @@ TEST_CASE("a decode refuses wrong row lengths and lists", "[mla_decode][validati
   });
 }
 
+TEST_CASE("a decode refuses first keys of rows beside lists and trees",
+          "[mla_decode][validation]") {
+  const auto give_starts = [](Call& c) {
+    c.args.keys.row_starts = Packed(c.row_kv_lens.data(), 3);
+  };
+  RequireBothRefuse({
+      {"invalid argument: keys.row_starts.extent[0] is 2, must be 3",
+       [](Call& c) { c.args.keys.row_starts.extent[0] = 2; }, give_starts},
+      {"invalid argument: keys.row_starts.data must be aligned to 4",
+       [](Call& c) { c.args.keys.row_starts.data = Shifted(c.row_kv_lens.data(), 1); },
+       give_starts},
+      {"invalid argument: keys.row_starts must not be given beside a list of indices",
+       [](Call& c) { c.GiveList(); }, give_starts},
+      {"invalid argument: keys.row_starts must not be given beside tree_mask",
+       [](Call& c) {
+         static constexpr uint64_t kMask[3] = {};
+         c.args.tree_mask = Packed(kMask, 3, 1);
+       },
+       give_starts},
+      {"invalid argument: keys.row_starts must not overlap out",
+       [](Call& c) {
+         c.args.keys.row_starts = Packed(reinterpret_cast<const int32_t*>(c.args.out.data), 3);
+       }},
+  });
+}
+
+TEST_CASE("a decode refuses what does not go without a block table", "[mla_decode][validation]") {
+  const auto one_sequence = [](Call& c) {
+    c.args.query_start_loc = {};
+    c.args.keys.block_table = {};
+    c.args.keys.seq_lens = {};
+  };
+  RequirePlanRefuses({
+      {"invalid argument: keys.block_table must be given where there are several sequences",
+       [](Call& c) { c.args.query_start_loc = Packed(c.query_start_loc.data(), 3); }, one_sequence},
+  });
+  RequireBothRefuse({
+      {"invalid argument: keys.seq_lens.extent[0] is 2, must be 1",
+       [](Call& c) { c.args.keys.seq_lens = Packed(c.seq_lens.data(), 2); }, one_sequence},
+      {"invalid argument: keys.compress_ratio is 2, must be, without seq_lens, 1",
+       [](Call& c) { c.args.keys.compress_ratio = 2; }, one_sequence},
+      {"invalid argument: keys.wraps must be false without a block_table",
+       [](Call& c) { c.args.keys.wraps = true; }, one_sequence},
+  });
+  static constexpr int32_t kLength = 13;  // of 12 slots
+  Call call;
+  one_sequence(call);
+  call.args.keys.seq_lens = Packed(&kLength, 1);
+  RequireRefused(
+      call.Plan(),
+      "index out of range: keys.seq_lens[0] is 13, must give at most as many keys as the "
+      "cache has slots, 12");
+}
+
 TEST_CASE("what physical lists do not use is checked where it is given",
           "[mla_decode][validation]") {
   const auto physical = [](Call& c) {
@@ -146,6 +200,11 @@ TEST_CASE("what physical lists do not use is checked where it is given",
   physical(call);
   call.args.keys.seq_lens = {};
   call.args.keys.block_table = {};
+  REQUIRE(call.Plan().ok());
+  REQUIRE(call.Run().ok());
+  const Guarded<int32_t> nothing(0);  // where nothing may be read
+  call.args.keys.seq_lens = Packed(nothing.data(), 0);
+  call.args.keys.block_table = Packed(nothing.data(), 0, 0);
   REQUIRE(call.Plan().ok());
   REQUIRE(call.Run().ok());
 }

@@ -111,11 +111,11 @@ TEST_CASE("a plan refuses lengths that the tables do not cover", "[mla_decode][v
        [](Call& c) { c.seq_lens[0] = -1; }},
       {"invalid argument: keys.seq_lens[1] is -2147483648, must be at least 0",
        [](Call& c) { c.seq_lens[1] = std::numeric_limits<int32_t>::min(); }},
-      {"index out of range: keys.seq_lens[1] is 7, must be at most keys.block_table.extent[1] * "
-       "keys.cache.block_size = 6",
+      {"index out of range: keys.seq_lens[1] is 7, must give at most as many keys as block_table "
+       "covers, 6",
        [](Call& c) { c.seq_lens[1] = 7; }},
-      {"index out of range: keys.seq_lens[0] is 2147483647, must be at most "
-       "keys.block_table.extent[1] * keys.cache.block_size = 6",
+      {"index out of range: keys.seq_lens[0] is 2147483647, must give at most as many keys as "
+       "block_table covers, 6",
        [](Call& c) { c.seq_lens[0] = std::numeric_limits<int32_t>::max(); }},
       {"index out of range: keys.topk_length[1] is 3, must be within 0 and keys.indices.extent[1] "
        "= 2",
@@ -144,12 +144,13 @@ TEST_CASE("a plan refuses the same in int64 arrays", "[mla_decode][validation]")
   starts[1] = 1;
   lens[1] = (int64_t{1} << 32) + 5;  // 5 if it were read in 32 bits
   RequireRefused(call.Plan(),
-                 "index out of range: keys.seq_lens[1] is 4294967301, must be at most "
-                 "keys.block_table.extent[1] * keys.cache.block_size = 6");
+                 "index out of range: keys.seq_lens[1] is 4294967301, must give at most as many "
+                 "keys as block_table covers, 6");
   lens[1] = kInt64Max;
-  RequireRefused(call.Plan(),
-                 "index out of range: keys.seq_lens[1] is 9223372036854775807, must be at most "
-                 "keys.block_table.extent[1] * keys.cache.block_size = 6");
+  RequireRefused(
+      call.Plan(),
+      "index out of range: keys.seq_lens[1] is 9223372036854775807, must give at most as many "
+      "keys as block_table covers, 6");
   lens[1] = 5;
   table[4] = (int64_t{1} << 32) + 1;
   RequireRefused(call.Plan(),

@@ -138,9 +138,10 @@ TEST_CASE("A5: an indexer's keys and logits past 2^31 and 2^32 elements",
   IndexerLogitsArgs args;
   args.inputs.q = Packed(static_cast<const float*>(q.data()), kRows, 1, kDim);
   args.inputs.weights = Packed(weights, kRows, 1);
-  args.inputs.cache = LatentPages(static_cast<const bfloat16*>(cache), kBlocks, kBlockSize, kDim);
-  args.inputs.block_table = Packed(static_cast<const int32_t*>(tables.data()), kRows, kKeys);
-  args.inputs.seq_lens = Packed(seq_lens, kRows);
+  args.inputs.keys.cache =
+      LatentPages(static_cast<const bfloat16*>(cache), kBlocks, kBlockSize, kDim);
+  args.inputs.keys.block_table = Packed(static_cast<const int32_t*>(tables.data()), kRows, kKeys);
+  args.inputs.keys.seq_lens = Packed(seq_lens, kRows);
   args.logits = {logits, {kRows, 256}, {kRowStride, 1}};
   IndexerLogitsOptions options;
   options.target = target;

@@ -71,7 +71,7 @@ TEST_CASE("logits over padded records are logits over dense ones",
   problem.Run();
   const std::vector<float> expected = problem.logits.Copy();
   const PaddedPages padded(problem.pages, c.width);
-  problem.args.inputs.cache = padded.cache;
+  problem.args.inputs.keys.cache = padded.cache;
   problem.Run();
   REQUIRE(SameBits(problem.logits.Copy(), expected));
 }

@@ -334,8 +334,8 @@ void TestErrors() {
   Tensor table = at::zeros({1, 2}, at::kInt), lens = at::tensor({33}, at::kInt);
   Tensor out = at::zeros({1, 2, 512});
   RequireThrows(
-      "lathe: index out of range: keys.seq_lens[0] is 33, must be at most "
-      "keys.block_table.extent[1] * keys.cache.block_size = 32",
+      "lathe: index out of range: keys.seq_lens[0] is 33, must give at most as many keys as "
+      "block_table covers, 32",
       [&] { MlaDecode(out, query, cache, kScale, table, lens); });
   checks.True("nothing is written", at::equal(out, at::zeros({1, 2, 512})));
   RequireThrows("lathe: query must have 3 axes, it has 2",

@@ -69,11 +69,11 @@ struct LatentFormatOf<bfloat16> {
 };
 }  // namespace detail
 
-// A cache of plain elements [num_blocks, block_size, width], T = float, float16 or bfloat16. Strides
-// in elements; 0 = dense. A const T gives a PagedCache, otherwise a MutablePagedCache.
+// A cache of plain elements [num_blocks, block_size, width], T = float, float16 or bfloat16. The strides, in the order
+// of PagedCache's, are in elements; 0 = dense. A const T gives a PagedCache, otherwise a MutablePagedCache.
 template <class T>
 auto LatentPages(T* data, int64_t num_blocks, int64_t block_size, int64_t width,
-                 int64_t row_stride = 0, int64_t block_stride = 0) noexcept {
+                 int64_t block_stride = 0, int64_t row_stride = 0) noexcept {
   using Element = std::remove_const_t<T>;
   using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
   constexpr auto kBytes = static_cast<int64_t>(sizeof(T));
@@ -100,15 +100,19 @@ constexpr int64_t kNoWindow = std::numeric_limits<int64_t>::max();
 // and L = seq_lens[b] / compress_ratio keys.
 //
 //   cache           the pages
-//   block_table     [B, max_blocks] page ids; entries of pages that no row's keys lie in are never read
+//   block_table     [B, max_blocks] page ids; entries of pages that no row's keys lie in are never read. Not given:
+//                   the slots of the cache in their order are the keys of the call's only sequence (B is 1)
 //   wraps           the block table is a ring: page p of a sequence stands in column p % max_blocks. The pages
 //                   that a sequence's rows see must be at most max_blocks; for caches that keep a window
-//   seq_lens        [B] tokens of each sequence, those of this step included when already written
+//   seq_lens        [B] tokens of each sequence, those of this step included when already written. Optional without
+//                   block_table: as many as the cache has slots, at a compress_ratio of 1
 //   compress_ratio  tokens that one key stands for, >= 1: a key is there, and seen, once its last token is.
 //                   Row i of a sequence of q_len queries sees (seq_lens[b] - q_len + i + 1) / compress_ratio
 //                   keys (the causal count). 1: a key for each token
 //   row_kv_lens     [T] optional: keys that row t sees, [0, row_kv_lens[t]), in place of the causal count;
 //                   what context-parallel shards need. Clamped to [0, L].
+//   row_starts      [T] optional: the first key that row t may see, for rows of several documents or chunks side by
+//                   side: [row_starts[t], row_kv_lens[t]). Clamped to [0, end of the row's keys]. Not with indices
 //   window          keys a row sees at most, >= 1, its own included: the last `window` of those that the causal
 //                   count (or row_kv_lens) leaves. kNoWindow: all of them
 //   indices         [T, K] optional: row t sees exactly these keys. Entries < 0, or >= the row's count of
@@ -124,6 +128,7 @@ struct KeySet {
   IndexView<1> seq_lens = {};
   int64_t compress_ratio = 1;
   IndexView<1> row_kv_lens = {};
+  IndexView<1> row_starts = {};
   int64_t window = kNoWindow;
   IndexView<2> indices = {};
   IndexView<1> topk_length = {};

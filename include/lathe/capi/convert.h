@@ -41,6 +41,7 @@ inline void Convert(const lathe_key_set& from, KeySet* to, Conversion& conversio
   LATHE_C_FIELD(seq_lens);
   LATHE_C_FIELD_OR_DEFAULT(compress_ratio);
   LATHE_C_FIELD(row_kv_lens);
+  LATHE_C_FIELD(row_starts);
   LATHE_C_FIELD_OR_DEFAULT(window);
   LATHE_C_FIELD(indices);
   LATHE_C_FIELD(topk_length);
@@ -283,14 +284,8 @@ inline void Convert(const lathe_indexer_inputs& from, IndexerInputs* to,
   LATHE_C_FIELD(q);
   LATHE_C_FIELD(q_fp8);
   LATHE_C_FIELD(weights);
-  LATHE_C_FIELD(cache);
-  LATHE_C_FIELD(block_table);
-  LATHE_C_FIELD(seq_lens);
   LATHE_C_FIELD(query_start_loc);
-  LATHE_C_FIELD(row_kv_lens);
-  LATHE_C_FIELD_OR_DEFAULT(compress_ratio);
-  LATHE_C_FIELD(row_starts);
-  LATHE_C_FIELD(row_ends);
+  LATHE_C_FIELD(keys);
   LATHE_C_FIELD(candidate_blocks);
   LATHE_C_FIELD(candidate_block_size);
 }

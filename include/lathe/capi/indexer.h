@@ -10,20 +10,14 @@
 
 LATHE_C_BEGIN
 
-// q_fp8 has dtype uint8. compress_ratio: 0 means 1.
+// q_fp8 has dtype uint8.
 typedef struct lathe_indexer_inputs {
   size_t struct_size;
   lathe_tensor q;
   lathe_tensor q_fp8;
   lathe_tensor weights;
-  const lathe_paged_cache* cache;
-  lathe_tensor block_table;
-  lathe_tensor seq_lens;
   lathe_tensor query_start_loc;
-  lathe_tensor row_kv_lens;
-  int64_t compress_ratio;
-  lathe_tensor row_starts;
-  lathe_tensor row_ends;
+  const lathe_key_set* keys;
   lathe_tensor candidate_blocks;
   int64_t candidate_block_size;
 } lathe_indexer_inputs;

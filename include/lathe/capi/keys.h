@@ -30,6 +30,7 @@ typedef struct lathe_key_set {
   lathe_tensor block_table;
   lathe_tensor seq_lens;
   lathe_tensor row_kv_lens;
+  lathe_tensor row_starts;
   lathe_tensor indices;
   lathe_tensor topk_length;
   int64_t compress_ratio;

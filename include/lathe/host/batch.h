@@ -18,13 +18,36 @@ struct BatchSize {
 struct QueryRows {
   int64_t token_begin;
   int64_t q_len;
+
+  int64_t token_end() const { return token_begin + q_len; }
 };
 
-// Of sequence b; without query_start_loc it is row b alone.
-inline QueryRows RowsOf(const IndexView<1>& query_start_loc, int64_t b) {
-  if (query_start_loc.empty()) return {b, 1};
-  const int64_t begin = query_start_loc(b);
-  return {begin, query_start_loc(b + 1) - begin};
+// Without query_start_loc every sequence has one row, or the only one has all.
+struct Batch : BatchSize {
+  IndexView<1> query_start_loc;
+
+  QueryRows RowsOf(int64_t b) const {
+    const bool is_even = query_start_loc.empty();
+    const int64_t begin = is_even ? b * (num_tokens / num_seqs) : query_start_loc(b);
+    return {begin, (is_even ? num_tokens / num_seqs : query_start_loc(b + 1) - begin)};
+  }
+  // The sequence of row `token`, by bisection.
+  int64_t SeqOf(int64_t token) const {
+    int64_t seq = 0;
+    for (int64_t end = num_seqs; end - seq > 1;) {
+      const int64_t middle = seq + (end - seq) / 2;
+      (RowsOf(middle).token_begin <= token ? seq : end) = middle;
+    }
+    return seq;
+  }
+};
+
+inline Batch BatchOf(int64_t num_tokens, const IndexView<1>& query_start_loc,
+                     bool is_one_sequence) {
+  return {{num_tokens, IsGiven(query_start_loc) ? query_start_loc.extent[0] - 1
+                       : is_one_sequence        ? 1
+                                                : num_tokens},
+          query_start_loc};
 }
 
 // The extent of an array of starts; what it holds is CheckStartLoc's.

@@ -342,6 +342,26 @@ inline Status CheckApart(std::initializer_list<NamedRange> inputs,
   return OkStatus();
 }
 
+// Block ids of pages [begin, end) of sequence `seq`, page p being in column p % columns of the table `name`. The rule
+// says what they must be within.
+inline Status CheckBlocks(const char* name, const char* rule, const IndexView<2>& block_table,
+                          int64_t num_blocks, int64_t seq, int64_t begin, int64_t end) {
+  if (begin >= end) return OkStatus();
+  const int64_t columns = block_table.extent[1];
+  int64_t column = begin % columns;
+  for (int64_t page = begin; page < end; ++page) {
+    const int64_t block = block_table(seq, column);
+    if (block < 0 || block >= num_blocks) {
+      return Refuse(StatusCode::kIndexOutOfRange, name)
+          .At(seq * columns + column)
+          .Is(block)
+          .Must(rule, num_blocks - 1);
+    }
+    if (++column == columns) column = 0;
+  }
+  return OkStatus();
+}
+
 inline Status CheckBuffer(const char* name, Buffer buffer, size_t needed) {
   const size_t given = buffer.data == nullptr ? 0 : buffer.bytes;
   if (given >= needed) return OkStatus();

@@ -12,7 +12,6 @@
 #include "lathe/base/rope.h"
 #include "lathe/base/types.h"
 #include "lathe/base/view.h"
-#include "lathe/indexer_logits.h"
 #include "lathe/kernel/compressor/batch.h"
 #include "lathe/kernel/keys/key_rows.h"
 #include "lathe/kernel/keys/visibility.h"
@@ -147,8 +146,12 @@ struct IndexerCall {
   int64_t num_heads = 0;
   int64_t width = 0;
   float scale = 1.0f;  // of the whole cache
-  IndexerInputs inputs = {};
+  In<3> q = {};        // or, where it is empty,
+  View<const uint8_t, 3> q_fp8 = {};
+  View<const float, 2> weights = {};
   KeyRows keys = {};
+  IndexView<2> candidate_blocks = {};
+  int64_t candidate_block_size = 0;
   View<float, 2> logits = {};
   bool fill = false;
 };
@@ -168,6 +171,11 @@ struct IndexerTask {
   bool is_last = false;
 };
 
+// Query i of a task's sequence.
+LATHE_INLINE QueryPlace PlaceOfQuery(const KeyRows& keys, const IndexerTask& task, int64_t i) {
+  return {keys.SeqLen(task.seq), task.q_len, i, task.token_begin + i};
+}
+
 // One IndexerTopk: the call to Topk that it stands for, without scores.
 struct IndexerTopkCall {
   IndexerCall scores = {};
@@ -175,6 +183,7 @@ struct IndexerTopkCall {
   TopkOptions options = {};
   int64_t max_keys = 0;  // of a row
 };
+
 // Columns that one item of KernelTable::pool_columns pools: whole cache lines of rows of any type.
 constexpr int64_t kPoolColumns = 64;
 constexpr int64_t NumPoolBlocks(int64_t head_dim) {

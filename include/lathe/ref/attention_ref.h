@@ -24,7 +24,7 @@ namespace ref {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-// The key row at a slot of a page.
+// The key row at a slot of a page. Where it lies is spelled out here once more, since nothing is shared with kernels.
 inline std::vector<double> DecodeRow(const PagedCache& cache, int64_t block, int64_t slot,
                                      int64_t width) {
   std::vector<double> row(static_cast<size_t>(width));
@@ -64,7 +64,67 @@ inline std::vector<int64_t> PathOf(bool causal, const View<const uint64_t, 2>& t
   return path;
 }
 
-// The keys that query row `token` (query i of the q_len of sequence b) sees, decoded, in order.
+// Tokens of sequence b; without lengths the cache holds those of one sequence.
+inline int64_t SeqLen(const KeySet& keys, int64_t b) {
+  return keys.seq_lens.empty() ? keys.cache.num_blocks * keys.cache.block_size : keys.seq_lens(b);
+}
+
+// The row of key number `key` of sequence b; without a block table it is in that slot of the cache.
+inline std::vector<double> KeyRow(const KeySet& keys, int64_t b, int64_t key, int64_t width) {
+  const int64_t page = key / keys.cache.block_size, slot = key % keys.cache.block_size;
+  if (keys.block_table.empty()) return DecodeRow(keys.cache, page, slot, width);
+  const int64_t column = keys.wraps ? page % keys.block_table.extent[1] : page;
+  return DecodeRow(keys.cache, keys.block_table(b, column), slot, width);
+}
+
+// Query rows of a batch, sequence by sequence.
+struct Rows {
+  int64_t begin, end;
+};
+inline std::vector<Rows> RowsOfSequences(int64_t num_tokens, const IndexView<1>& query_start_loc,
+                                         bool is_one_sequence) {
+  if (is_one_sequence && query_start_loc.empty()) return {{0, num_tokens}};
+  std::vector<Rows> rows;
+  for (int64_t b = 0; query_start_loc.empty() && b < num_tokens; ++b) rows.push_back({b, b + 1});
+  for (int64_t b = 0; !query_start_loc.empty() && b + 1 < query_start_loc.extent[0]; ++b) {
+    rows.push_back({query_start_loc(b), query_start_loc(b + 1)});
+  }
+  return rows;
+}
+inline bool IsOneSequence(const KeySet& keys) {
+  return keys.block_table.empty() && keys.index_space == IndexSpace::kLogical;
+}
+
+// The keys that query row `token` (query i of the q_len of sequence b) sees, in order; lists of indices apart.
+inline std::vector<int64_t> VisibleKeys(const KeySet& keys, bool causal,
+                                        const View<const uint64_t, 2>& tree_mask, int64_t b,
+                                        int64_t q_len, int64_t i, int64_t token) {
+  // Which are there, by length, causality and tree: key j of a set that stands for tokens j * ratio .. (j + 1) * ratio - 1
+  // when the path has so many.
+  const int64_t seq_len = SeqLen(keys, b), ratio = keys.compress_ratio;
+  const std::vector<int64_t> path = PathOf(causal, tree_mask, seq_len, q_len, i, token);
+  std::vector<int64_t> seen;
+  if (!keys.row_kv_lens.empty()) {
+    for (int64_t j = 0; j < keys.row_kv_lens(token) && (j + 1) * ratio <= seq_len; ++j) {
+      seen.push_back(j);
+    }
+  } else if (ratio == 1) {
+    seen = path;
+  } else {
+    const auto length = static_cast<int64_t>(path.size());
+    for (int64_t j = 0; (j + 1) * ratio <= length; ++j) seen.push_back(j);
+  }
+  if (keys.has_indices()) return seen;
+  std::vector<int64_t> kept;
+  const auto count = static_cast<int64_t>(seen.size());
+  for (int64_t k = keys.window < count ? count - keys.window : 0; k < count; ++k) {
+    const int64_t key = seen[static_cast<size_t>(k)];
+    if (keys.row_starts.empty() || key >= keys.row_starts(token)) kept.push_back(key);
+  }
+  return kept;
+}
+
+// The rows of those keys, or of the list's among them, decoded.
 inline std::vector<std::vector<double>> VisibleRows(const MlaShape& shape,
                                                     const MlaDecodeOptions& options,
                                                     const View<const uint64_t, 2>& tree_mask,
@@ -73,36 +133,11 @@ inline std::vector<std::vector<double>> VisibleRows(const MlaShape& shape,
   const int64_t width = shape.kv_lora_rank + shape.qk_rope_head_dim;
   const int64_t block_size = keys.cache.block_size;
   const bool is_physical = keys.has_indices() && keys.index_space == IndexSpace::kPhysical;
-
-  // Which are there, by length, causality and tree: key j of a set that stands for tokens j * ratio .. (j + 1) * ratio - 1
-  // when the path has so many.
   std::vector<int64_t> seen;
-  if (!is_physical) {
-    const int64_t seq_len = keys.seq_lens(b), ratio = keys.compress_ratio;
-    const std::vector<int64_t> path = PathOf(options.causal, tree_mask, seq_len, q_len, i, token);
-    if (!keys.row_kv_lens.empty()) {
-      for (int64_t j = 0; j < keys.row_kv_lens(token) && (j + 1) * ratio <= seq_len; ++j) {
-        seen.push_back(j);
-      }
-    } else if (ratio == 1) {
-      seen = path;
-    } else {
-      const auto length = static_cast<int64_t>(path.size());
-      for (int64_t j = 0; (j + 1) * ratio <= length; ++j) seen.push_back(j);
-    }
-  }
-  const auto row_at = [&](int64_t key) {
-    const int64_t page = key / block_size;
-    const int64_t column = keys.wraps ? page % keys.block_table.extent[1] : page;
-    return DecodeRow(keys.cache, keys.block_table(b, column), key % block_size, width);
-  };
-
+  if (!is_physical) seen = VisibleKeys(keys, options.causal, tree_mask, b, q_len, i, token);
   std::vector<std::vector<double>> rows;
   if (!keys.has_indices()) {
-    const auto count = static_cast<int64_t>(seen.size());
-    for (int64_t k = keys.window < count ? count - keys.window : 0; k < count; ++k) {
-      rows.push_back(row_at(seen[static_cast<size_t>(k)]));
-    }
+    for (const int64_t key : seen) rows.push_back(KeyRow(keys, b, key, width));
     return rows;
   }
   const int64_t count = keys.topk_length.empty() ? keys.indices.extent[1] : keys.topk_length(token);
@@ -113,7 +148,7 @@ inline std::vector<std::vector<double>> VisibleRows(const MlaShape& shape,
       rows.push_back(DecodeRow(keys.cache, index / block_size, index % block_size, width));
     } else {
       if (!std::binary_search(seen.begin(), seen.end(), index)) continue;
-      rows.push_back(row_at(index));
+      rows.push_back(KeyRow(keys, b, index, width));
     }
   }
   return rows;
@@ -161,17 +196,18 @@ void AttendRow(const std::vector<double>& q, const std::vector<std::vector<doubl
 inline AttentionResult MlaDecode(const MlaShape& shape, const MlaDecodeOptions& options,
                                  const MlaDecodeArgs& args) {
   const int64_t num_tokens = args.out.extent[0];
-  const bool is_ragged = !args.query_start_loc.empty();
-  const int64_t num_seqs = is_ragged ? args.query_start_loc.extent[0] - 1 : num_tokens;
+  const bool is_one_sequence =
+      IsOneSequence(args.keys) && (!args.extra_keys.is_given() || IsOneSequence(args.extra_keys));
   const int64_t num_heads = shape.num_heads;
   const int64_t v_dim = shape.kv_lora_rank;
   const int64_t width = v_dim + shape.qk_rope_head_dim;
   AttentionResult result;
   result.out.resize(static_cast<size_t>(num_tokens * num_heads * v_dim));
   result.lse.resize(static_cast<size_t>(num_tokens * num_heads));
-  for (int64_t b = 0; b < num_seqs; ++b) {
-    const int64_t begin = is_ragged ? args.query_start_loc(b) : b;
-    const int64_t end = is_ragged ? args.query_start_loc(b + 1) : b + 1;
+  int64_t b = -1;
+  for (const auto [begin, end] :
+       RowsOfSequences(num_tokens, args.query_start_loc, is_one_sequence)) {
+    ++b;
     for (int64_t token = begin; token < end; ++token) {
       auto rows = VisibleRows(shape, options, args.tree_mask, args.keys, b, end - begin,
                               token - begin, token);
@@ -202,10 +238,10 @@ inline AttentionResult MlaDecode(const MlaShape& shape, const MlaDecodeOptions& 
         if (!args.positions.empty()) {
           position = args.positions(token);
         } else if (args.tree_mask.empty()) {
-          position = args.keys.seq_lens(b) - (end - token);
+          position = SeqLen(args.keys, b) - (end - token);
         } else {
-          const auto path = PathOf(true, args.tree_mask, args.keys.seq_lens(b), end - begin,
-                                   token - begin, token);
+          const auto path =
+              PathOf(true, args.tree_mask, SeqLen(args.keys, b), end - begin, token - begin, token);
           position = path.empty() ? 0 : static_cast<int64_t>(path.size()) - 1;
         }
         const auto first = result.out.begin() + static_cast<ptrdiff_t>(at) * v_dim;

@@ -49,54 +49,32 @@ inline double IndexerLogit(const IndexerRow& row, const std::vector<double>& key
   return logit;
 }
 
-// Whether row `token`, query i of the q_len of sequence b, sees key `key`.
-inline bool SeesKey(const IndexerInputs& inputs, int64_t b, int64_t q_len, int64_t i, int64_t token,
-                    int64_t key) {
-  int64_t begin = 0, end = 0;
-  if (inputs.row_starts.empty()) {
-    const int64_t seq_len = inputs.seq_lens(b);
-    int64_t tokens = seq_len - q_len + i + 1;
-    if (!inputs.row_kv_lens.empty()) tokens = inputs.row_kv_lens(token);
-    if (tokens > seq_len) tokens = seq_len;
-    if (tokens < 0) tokens = 0;
-    end = tokens / inputs.compress_ratio;
-  } else {
-    begin = inputs.row_starts(token);
-    end = inputs.row_ends(token);
-  }
-  if (key < begin || key >= end) return false;
-  if (inputs.candidate_block_size == 0) return true;
+// Whether key `key` is in one of the candidate blocks of row `token`, if it has any.
+inline bool IsCandidate(const IndexerInputs& inputs, int64_t token, int64_t key) {
   for (int64_t j = 0; j < inputs.candidate_blocks.extent[1]; ++j) {
     if (inputs.candidate_blocks(token, j) == key / inputs.candidate_block_size) return true;
   }
-  return false;
+  return inputs.candidate_block_size == 0;
 }
 
 // Logits [T, columns]; -inf where a row does not see the key of a column. Trusts its arguments.
 inline std::vector<double> IndexerLogits(const IndexerInputs& inputs, int64_t columns) {
+  const KeySet& keys = inputs.keys;
   const int64_t num_tokens = inputs.weights.extent[0];
-  const bool is_ragged = !inputs.row_starts.empty();
-  const bool has_starts = !inputs.query_start_loc.empty();
-  const int64_t num_seqs = is_ragged    ? 1
-                           : has_starts ? inputs.query_start_loc.extent[0] - 1
-                                        : num_tokens;
   const int64_t width = inputs.q_fp8.extent[2] != 0 ? inputs.q_fp8.extent[2] : inputs.q.extent[2];
   std::vector<double> logits(static_cast<size_t>(num_tokens * columns), -kInf);
-  for (int64_t b = 0; b < num_seqs; ++b) {
-    const int64_t begin = is_ragged ? 0 : has_starts ? inputs.query_start_loc(b) : b;
-    const int64_t end = is_ragged ? num_tokens : has_starts ? inputs.query_start_loc(b + 1) : b + 1;
-    std::vector<std::vector<double>> keys(static_cast<size_t>(columns));
+  int64_t b = -1;
+  for (const auto [begin, end] :
+       RowsOfSequences(num_tokens, inputs.query_start_loc, IsOneSequence(keys))) {
+    ++b;
+    std::vector<std::vector<double>> decoded(static_cast<size_t>(columns));
     for (int64_t token = begin; token < end; ++token) {
       const IndexerRow row = IndexerRowAt(inputs, token);
-      for (int64_t key = 0; key < columns; ++key) {
-        if (!SeesKey(inputs, b, end - begin, token - begin, token, key)) continue;
-        const int64_t page = key / inputs.cache.block_size, slot = key % inputs.cache.block_size;
-        std::vector<double>& decoded = keys[static_cast<size_t>(key)];
-        if (decoded.empty()) {
-          decoded =
-              DecodeRow(inputs.cache, is_ragged ? page : inputs.block_table(b, page), slot, width);
-        }
-        logits[static_cast<size_t>(token * columns + key)] = IndexerLogit(row, decoded);
+      for (const int64_t key : VisibleKeys(keys, true, {}, b, end - begin, token - begin, token)) {
+        if (!IsCandidate(inputs, token, key)) continue;
+        std::vector<double>& key_row = decoded[static_cast<size_t>(key)];
+        if (key_row.empty()) key_row = KeyRow(keys, b, key, width);
+        logits[static_cast<size_t>(token * columns + key)] = IndexerLogit(row, key_row);
       }
     }
   }

@@ -41,8 +41,8 @@ inline Engine EngineFor(const KernelTable& kernels, const MlaDecodeOptions& opti
   const bool is_bf16_query =
       QueryDType(args) == DType::kBFloat16 && RopeDType(args) == DType::kBFloat16;
   BFloat16Rows rows = BFloat16Rows::kExact;
-  for (const NamedKeys& set : KeySetsOf(args)) {
-    rows = (std::min)(rows, BFloat16UnscaledRowsOf(set.keys.cache.format));
+  for (int set = 0; set < NumKeySets(args); ++set) {
+    rows = (std::min)(rows, BFloat16UnscaledRowsOf(KeySetOf(args, set).cache.format));
   }
   return ChooseEngine(kernels.native_bf16, options.precision, rows, is_bf16_query);
 }
@@ -61,10 +61,11 @@ inline uint64_t FingerprintOf(const MlaDecodeArgs& args) {
       print.Mix(static_cast<int64_t>(mask.data[t * mask.stride[0] + w * mask.stride[1]]));
     }
   }
-  for (const NamedKeys& set : KeySetsOf(args)) {
-    const KeySet& keys = set.keys;
-    for (const IndexView<1>& lengths : {keys.seq_lens, keys.row_kv_lens, keys.topk_length}) {
-      print.MixAll(lengths);
+  for (int set = 0; set < NumKeySets(args); ++set) {
+    const KeySet& keys = KeySetOf(args, set);
+    for (const IndexView<1>& bounds :
+         {keys.seq_lens, keys.row_starts, keys.row_kv_lens, keys.topk_length}) {
+      print.MixAll(bounds);
     }
     print.Mix(keys.has_indices() ? keys.indices.extent[1] : -1);
     print.Mix(static_cast<int64_t>(keys.index_space));
@@ -86,14 +87,14 @@ inline AttendCall CallOf(const MlaShape& shape, const MlaDecodeOptions& options,
   call.v_dim = shape.kv_lora_rank;
   call.unit_heads = shape.num_heads;
   call.causality = CausalityOf(options, args);
-  call.num_key_sets = 0;
+  call.num_key_sets = NumKeySets(args);
   // A scale of the whole cache costs nothing here, and rounds nothing.
-  for (const NamedKeys& set : KeySetsOf(args)) {
-    const float scale = HasTensorScale(set.keys.cache.format) ? set.keys.cache.scale : 1.0f;
-    call.keys[set.number] = ResolveKeys(set.keys);
-    call.value_scale[set.number] = scale;
-    SetScoreScale(options, set.number, scale, &call);
-    ++call.num_key_sets;
+  for (int set = 0; set < call.num_key_sets; ++set) {
+    const KeySet& keys = KeySetOf(args, set);
+    const float scale = HasTensorScale(keys.cache.format) ? keys.cache.scale : 1.0f;
+    call.keys[set] = ResolveKeys(keys);
+    call.value_scale[set] = scale;
+    SetScoreScale(options, set, scale, &call);
   }
   call.is_per_token = IsPerToken(args);
   if (call.num_key_sets == 1) call.out_scale = call.value_scale[0];
@@ -117,12 +118,13 @@ inline Status CheckRun(const PlanOfMlaDecode& plan, const MlaDecodeArgs& args, B
   if (args.q_pe.extent[2] > 0) {
     LATHE_RETURN_IF_REFUSED(CheckPlannedDType("q_pe", args.q_pe.dtype, plan.rope_dtype));
   }
-  for (const NamedKeys& set : KeySetsOf(args)) {
-    if (set.number >= plan.num_key_sets) break;  // the fingerprint tells
-    if (set.keys.cache.format == plan.formats[set.number]) continue;
-    return Refuse(StatusCode::kStalePlan, set.names.cache, ".format")
-        .Is(static_cast<int64_t>(set.keys.cache.format))
-        .Must("be what the plan was made for,", static_cast<int64_t>(plan.formats[set.number]));
+  // The fingerprint tells whether there are as many.
+  for (int set = 0; set < (std::min)(NumKeySets(args), plan.num_key_sets); ++set) {
+    const CacheFormat format = KeySetOf(args, set).cache.format;
+    if (format == plan.formats[set]) continue;
+    return Refuse(StatusCode::kStalePlan, kKeyNames[set].cache, ".format")
+        .Is(static_cast<int64_t>(format))
+        .Must("be what the plan was made for,", static_cast<int64_t>(plan.formats[set]));
   }
   if (FingerprintOf(args) != plan.fingerprint) {
     return Refuse(StatusCode::kStalePlan, "plan")
@@ -178,10 +180,10 @@ lathe::Status lathe::PlanMlaDecode(const MlaShape& shape, const MlaDecodeOptions
   LATHE_RETURN_IF_REFUSED(
       CheckQueryStartLoc("query_start_loc", args.query_start_loc, BatchOf(args).num_tokens));
   LATHE_RETURN_IF_REFUSED(CheckTreeMask(args));
-  const Causality causality = CausalityOf(options, args);
-  LATHE_RETURN_IF_REFUSED(CheckLengths(args, causality));
-  LATHE_RETURN_IF_REFUSED(CheckOutPositions(args, options.causal));
-  if (options.check_indices) LATHE_RETURN_IF_REFUSED(CheckBlockTables(args, causality));
+  const AttendCall call = CallOf(shape, options, args);
+  LATHE_RETURN_IF_REFUSED(CheckLengths(args, call));
+  LATHE_RETURN_IF_REFUSED(CheckOutPositions(args, call));
+  if (options.check_indices) LATHE_RETURN_IF_REFUSED(CheckBlockTables(args, call));
   PlanOfMlaDecode wanted{};
   LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &wanted.kernels, &wanted.target));
   wanted.engine = EngineFor(*wanted.kernels, options, args);
@@ -193,13 +195,13 @@ lathe::Status lathe::PlanMlaDecode(const MlaShape& shape, const MlaDecodeOptions
   wanted.options = options;
   wanted.query_dtype = QueryDType(args);
   wanted.rope_dtype = RopeDType(args);
-  for (const NamedKeys& set : KeySetsOf(args)) {
-    wanted.formats[wanted.num_key_sets++] = set.keys.cache.format;
+  wanted.num_key_sets = call.num_key_sets;
+  for (int set = 0; set < call.num_key_sets; ++set) {
+    wanted.formats[set] = call.keys[set].cache.format;
   }
   PlanOfMlaDecode* made = nullptr;
-  LATHE_RETURN_IF_REFUSED(MakePlan(
-      wanted, {CallOf(shape, options, args), args.query_start_loc, BatchOf(args), shape.num_heads},
-      plan_memory, &made));
+  LATHE_RETURN_IF_REFUSED(
+      MakePlan(wanted, {call, BatchOf(args), shape.num_heads}, plan_memory, &made));
   *plan = reinterpret_cast<const MlaDecodePlan*>(made);
   return OkStatus();
 }

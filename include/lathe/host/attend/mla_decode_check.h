@@ -1,15 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-// What PlanMlaDecode and RunMlaDecode refuse without reading what index arrays hold.
+// The key sets of MlaDecodeArgs, and what PlanMlaDecode and RunMlaDecode refuse without reading what index arrays hold.
 #ifndef LATHE_HOST_ATTEND_MLA_DECODE_CHECK_H_
 #define LATHE_HOST_ATTEND_MLA_DECODE_CHECK_H_
 
 #include "lathe/host/attend/check.h"
-#include "lathe/host/attend/mla_decode_args.h"
+#include "lathe/host/keys/check.h"
 #include "lathe/host/row_transform_check.h"
+#include "lathe/kernel/kernel_table.h"
 
 namespace lathe {
 namespace detail {
 namespace LATHE_ABI {
+
+inline constexpr KeyNames kKeyNames[kMaxKeySets] = {LATHE_KEY_NAMES("keys"),
+                                                    LATHE_KEY_NAMES("extra_keys")};
+
+// The key sets that a call gives.
+inline int NumKeySets(const MlaDecodeArgs& args) { return args.extra_keys.is_given() ? 2 : 1; }
+inline const KeySet& KeySetOf(const MlaDecodeArgs& args, int set) {
+  return set == 0 ? args.keys : args.extra_keys;
+}
+
+inline Batch BatchOf(const MlaDecodeArgs& args) {
+  bool is_one_sequence = true;
+  for (int set = 0; set < NumKeySets(args); ++set) {
+    is_one_sequence = is_one_sequence && IsOneSequence(KeySetOf(args, set));
+  }
+  return BatchOf(args.out.extent[0], args.query_start_loc, is_one_sequence);
+}
+
+inline Causality CausalityOf(const MlaDecodeOptions& options, const MlaDecodeArgs& args) {
+  return {options.causal, args.tree_mask};
+}
+
+inline bool IsPerToken(const MlaDecodeArgs& args) {
+  return args.keys.has_indices() || (args.extra_keys.is_given() && args.extra_keys.has_indices());
+}
 
 inline Status CheckShape(const MlaShape& shape) {
   LATHE_RETURN_IF_REFUSED(CheckDim("shape.num_heads", shape.num_heads, 1));
@@ -45,37 +71,6 @@ inline Status CheckQuery(const MlaShape& shape, const MlaDecodeArgs& args, bool 
   return OkStatus();
 }
 
-inline Status CheckKeys(const MlaShape& shape, const NamedKeys& set, const BatchSize& batch,
-                        bool needs_data) {
-  const auto& [number, keys, names] = set;
-  LATHE_RETURN_IF_REFUSED(CheckCache(names.cache, keys.cache, shape.head_dim(), needs_data));
-  if (keys.window < 1) return Invalid(names.window).Is(keys.window).Must("be at least", 1);
-  if (keys.compress_ratio < 1) {
-    return Invalid(names.compress_ratio).Is(keys.compress_ratio).Must("be at least", 1);
-  }
-  if (keys.index_space > IndexSpace::kPhysical) {
-    return Invalid(names.index_space)
-        .Is(static_cast<int64_t>(keys.index_space))
-        .Must("be a known IndexSpace");
-  }
-  // Without pages these two are not used, but part of what a plan is recognised by.
-  const int64_t num_seqs = UsesPages(keys) ? batch.num_seqs : -1;
-  LATHE_RETURN_IF_REFUSED(CheckIndices(names.seq_lens, keys.seq_lens, {num_seqs}));
-  LATHE_RETURN_IF_REFUSED(CheckIndices(names.block_table, keys.block_table, {num_seqs, -1}));
-  if (IsGiven(keys.row_kv_lens)) {
-    LATHE_RETURN_IF_REFUSED(CheckIndices(names.row_kv_lens, keys.row_kv_lens, {batch.num_tokens}));
-  }
-  if (keys.has_indices()) {
-    LATHE_RETURN_IF_REFUSED(CheckIndices(names.indices, keys.indices, {batch.num_tokens, -1}));
-    if (keys.wraps) return Invalid(names.wraps).Must("be false beside a list of indices");
-  }
-  if (IsGiven(keys.topk_length)) {
-    if (!keys.has_indices()) return Invalid(names.topk_length).Must(names.not_without_list);
-    LATHE_RETURN_IF_REFUSED(CheckIndices(names.topk_length, keys.topk_length, {batch.num_tokens}));
-  }
-  return OkStatus();
-}
-
 constexpr RopeNames kOutRopeNames = {"out_rope.cos", "out_rope.sin"};
 
 inline Status CheckOutRope(const MlaShape& shape, const MlaDecodeArgs& args) {
@@ -106,14 +101,9 @@ inline Status CheckOverlap(const MlaShape& shape, const MlaDecodeArgs& args) {
                                       {"positions", RangeOf(args.positions)},
                                       {"tree_mask", RangeOf(args.tree_mask)}},
                                      outputs));
-  for (const auto& [number, keys, names] : KeySetsOf(args)) {
-    LATHE_RETURN_IF_REFUSED(CheckApart({{names.cache, RangeOf(keys.cache, shape.head_dim())},
-                                        {names.block_table, RangeOf(keys.block_table)},
-                                        {names.seq_lens, RangeOf(keys.seq_lens)},
-                                        {names.row_kv_lens, RangeOf(keys.row_kv_lens)},
-                                        {names.indices, RangeOf(keys.indices)},
-                                        {names.topk_length, RangeOf(keys.topk_length)}},
-                                       outputs));
+  for (int set = 0; set < NumKeySets(args); ++set) {
+    LATHE_RETURN_IF_REFUSED(
+        CheckKeysApart(kKeyNames[set], KeySetOf(args, set), shape.head_dim(), outputs));
   }
   if (Overlap(out, lse)) return Invalid("lse").Must("not overlap out");
   return OkStatus();
@@ -138,13 +128,18 @@ inline Status CheckArgs(const MlaShape& shape, const MlaDecodeOptions& options,
   LATHE_RETURN_IF_REFUSED(
       CheckResults(args.out, args.lse, shape.num_heads, shape.kv_lora_rank, needs_data));
   LATHE_RETURN_IF_REFUSED(CheckQuery(shape, args, needs_data));
-  for (const NamedKeys& set : KeySetsOf(args)) {
-    LATHE_RETURN_IF_REFUSED(CheckKeys(shape, set, BatchOf(args), needs_data));
+  for (int set = 0; set < NumKeySets(args); ++set) {
+    LATHE_RETURN_IF_REFUSED(CheckKeys(kKeyNames[set], KeySetOf(args, set), shape.head_dim(),
+                                      BatchOf(args), needs_data));
   }
   if (IsGiven(args.tree_mask)) {
     LATHE_RETURN_IF_REFUSED(CheckWords("tree_mask", args.tree_mask, BatchOf(args).num_tokens));
     if (!options.causal)
       return Invalid("tree_mask").Must("not be given where options.causal is false");
+    for (int set = 0; set < NumKeySets(args); ++set) {
+      if (!IsGiven(KeySetOf(args, set).row_starts)) continue;
+      return Invalid(kKeyNames[set].row_starts).Must("not be given beside tree_mask");
+    }
   }
   LATHE_RETURN_IF_REFUSED(CheckOutRope(shape, args));
   if (IsGiven(args.attn_sink)) {

@@ -84,8 +84,7 @@ inline int64_t Work(int64_t num_rows, int64_t num_keys) { return num_rows * (num
 // which keys.
 struct AttendBatch {
   AttendCall call;
-  IndexView<1> query_start_loc;
-  BatchSize size;
+  Batch batch;
   int64_t num_heads;
 
   int64_t num_kv_heads() const { return num_heads / call.unit_heads; }
@@ -104,8 +103,8 @@ struct AttendBatch {
   // f(Unit) for every unit of one head, or one group of heads, each with all of its rows.
   template <class F>
   void ForEachUnit(const F& f) const {
-    for (int64_t b = 0; b < size.num_seqs; ++b) {
-      const QueryRows rows = RowsOf(query_start_loc, b);
+    for (int64_t b = 0; b < batch.num_seqs; ++b) {
+      const QueryRows rows = batch.RowsOf(b);
       const int64_t step = call.is_per_token ? 1 : rows.q_len;
       for (int64_t i = 0; i < rows.q_len; i += step) {
         Unit unit{
@@ -346,7 +345,7 @@ Status MakePlan(const Plan& wanted, const AttendBatch& batch, Buffer plan_memory
   *plan = wanted;
   plan->tasks = tasks;
   plan->folds = folds;
-  plan->batch = batch.size;
+  plan->batch = batch.batch;
   PlanBuilder builder(*plan, batch, total_work, capacity.max_cut_blocks);
   batch.ForEachUnit([&builder](const Unit& unit) { builder.AddUnit(unit); });
   SortTasks(*plan);

@@ -123,8 +123,7 @@ lathe::Status lathe::PlanPrefill(const PrefillShape& shape, const PrefillOptions
   wanted.key_dtype = args.k.dtype;
   PlanOfPrefill* made = nullptr;
   LATHE_RETURN_IF_REFUSED(MakePlan(
-      wanted, {CallOf(shape, options, args), args.query_start_loc, BatchOf(args), shape.num_heads},
-      plan_memory, &made));
+      wanted, {CallOf(shape, options, args), BatchOf(args), shape.num_heads}, plan_memory, &made));
   *plan = reinterpret_cast<const PrefillPlan*>(made);
   return OkStatus();
 }

@@ -11,8 +11,8 @@ namespace lathe {
 namespace detail {
 namespace LATHE_ABI {
 
-inline BatchSize BatchOf(const PrefillArgs& args) {
-  return {args.out.extent[0], args.query_start_loc.extent[0] - 1};
+inline Batch BatchOf(const PrefillArgs& args) {
+  return {{args.out.extent[0], args.query_start_loc.extent[0] - 1}, args.query_start_loc};
 }
 
 inline Status CheckShape(const PrefillShape& shape) {
@@ -89,9 +89,10 @@ inline Status CheckStarts(const PrefillShape& shape, const PrefillArgs& args) {
   LATHE_RETURN_IF_REFUSED(CheckStartLoc("kv_start_loc", args.kv_start_loc, args.k.extent[0],
                                         "be the number of key rows,"));
   int64_t work = 0;
-  for (int64_t b = 0; b < BatchOf(args).num_seqs; ++b) {
+  const Batch batch = BatchOf(args);
+  for (int64_t b = 0; b < batch.num_seqs; ++b) {
     const int64_t num_keys = args.kv_start_loc(b + 1) - args.kv_start_loc(b);
-    const int64_t num_rows = SaturatingMul(RowsOf(args.query_start_loc, b).q_len, shape.num_heads);
+    const int64_t num_rows = SaturatingMul(batch.RowsOf(b).q_len, shape.num_heads);
     work = SaturatingAdd(work, SaturatingMul(num_rows, SaturatingAdd(num_keys, 1)));
     if (work <= kMaxWork) continue;
     return Invalid("kv_start_loc")

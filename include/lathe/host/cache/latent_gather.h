@@ -88,17 +88,10 @@ inline Status CheckGatherRows(const LatentGatherArgs& args, const GatherTask& ta
 
 inline Status CheckGatherBlocks(const LatentGatherArgs& args, const GatherTask& task) {
   if (task.count == 0) return OkStatus();
-  const int64_t block_size = args.cache.block_size, num_blocks = args.cache.num_blocks;
-  const int64_t last = (task.position + task.count - 1) / block_size;
-  for (int64_t page = task.position / block_size; page <= last; ++page) {
-    const int64_t block = args.block_table(task.seq, page);
-    if (block >= 0 && block < num_blocks) continue;
-    return Refuse(StatusCode::kIndexOutOfRange, "block_table")
-        .At(task.seq * args.block_table.extent[1] + page)
-        .Is(block)
-        .Must("be within 0 and cache.num_blocks - 1 =", num_blocks - 1);
-  }
-  return OkStatus();
+  const int64_t block_size = args.cache.block_size, end = task.position + task.count;
+  return CheckBlocks("block_table", "be within 0 and cache.num_blocks - 1 =", args.block_table,
+                     args.cache.num_blocks, task.seq, task.position / block_size,
+                     (end - 1) / block_size + 1);
 }
 
 inline Status CheckGather(const LatentGatherArgs& args) {

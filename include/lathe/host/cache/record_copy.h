@@ -76,8 +76,11 @@ struct RecordBytesOf {
 inline void CopyRecordSlices(const RecordCopyArgs& args, int64_t begin, int64_t end) {
   const MutablePagedCache& cache = args.cache;
   const RecordBytesOf bytes(args);
-  const auto page = [&cache](int64_t slot) {
-    return cache.data + slot / cache.block_size * cache.block_stride;
+  const auto record = [&](int64_t slot) {
+    return cache.RecordAt(slot / cache.block_size, slot % cache.block_size);
+  };
+  const auto side = [&](int64_t slot) {
+    return cache.SideAt(slot / cache.block_size, slot % cache.block_size, bytes.side);
   };
   const auto copy = [](std::byte* to, const std::byte* from, int64_t first, int64_t last) {
     if (first < last && to != from)
@@ -87,12 +90,8 @@ inline void CopyRecordSlices(const RecordCopyArgs& args, int64_t begin, int64_t 
     const int64_t to = args.dst_slots(i);
     if (to < 0) continue;
     const int64_t from = args.src_slots(i);
-    const int64_t to_row = to % cache.block_size, from_row = from % cache.block_size;
-    copy(page(to) + to_row * cache.row_stride, page(from) + from_row * cache.row_stride, begin,
-         (std::min)(end, bytes.record));
-    const int64_t sides = cache.block_size * cache.row_stride;
-    copy(page(to) + sides + to_row * bytes.side, page(from) + sides + from_row * bytes.side,
-         (std::max)(begin - bytes.record, int64_t{0}), end - bytes.record);
+    copy(record(to), record(from), begin, (std::min)(end, bytes.record));
+    copy(side(to), side(from), (std::max)(begin - bytes.record, int64_t{0}), end - bytes.record);
   }
 }
 

@@ -142,27 +142,14 @@ inline Status CheckState(const CompressorArgs& args, const CompressorOptions& op
   return OkStatus();
 }
 
-// Pages of rows [begin, end) of a sequence.
-inline Status CheckPages(const char* name, const IndexView<2>& table,
-                         const MutablePagedCache& cache, const char* rule, int64_t seq,
-                         int64_t begin, int64_t end) {
-  const int64_t columns = table.extent[1];
-  for (int64_t page = begin / cache.block_size; page * cache.block_size < end; ++page) {
-    const int64_t block = table(seq, page % columns);
-    if (block >= 0 && block < cache.num_blocks) continue;
-    return Refuse(StatusCode::kIndexOutOfRange, name)
-        .At(seq * columns + page % columns)
-        .Is(block)
-        .Must(rule, cache.num_blocks - 1);
-  }
-  return OkStatus();
-}
-
+// Pages of rows [begin, end) of a sequence, in its ring.
 inline Status CheckStatePages(const CompressorArgs& args, const CompressorOptions& options,
                               int64_t seq, int64_t begin, int64_t end) {
-  return CheckPages("state_block_table", args.state_block_table, args.state,
-                    "be within 0 and state.num_blocks - 1 =", seq,
-                    LocalLength(options.shard, begin), LocalLength(options.shard, end));
+  const int64_t first = LocalLength(options.shard, begin), last = LocalLength(options.shard, end);
+  return CheckBlocks("state_block_table",
+                     "be within 0 and state.num_blocks - 1 =", args.state_block_table,
+                     args.state.num_blocks, seq, first / args.state.block_size,
+                     CeilDiv(last, args.state.block_size));
 }
 
 // f(seq, token, position) for the boundaries among a call's tokens, in order, until one refuses.
@@ -221,9 +208,10 @@ inline Status CheckEntry(const CompressorArgs& args, const CompressorOptions& op
           .Is(position)
           .Must("have its entry below block_table.extent[1] * cache.block_size =", covered);
     }
-    LATHE_RETURN_IF_REFUSED(CheckPages("block_table", args.block_table, args.cache,
-                                       "be within 0 and cache.num_blocks - 1 =", seq, entry,
-                                       entry + 1));
+    const int64_t page = entry / args.cache.block_size;
+    LATHE_RETURN_IF_REFUSED(CheckBlocks("block_table",
+                                        "be within 0 and cache.num_blocks - 1 =", args.block_table,
+                                        args.cache.num_blocks, seq, page, page + 1));
   }
   if (!WantsPartials(args)) {
     LATHE_RETURN_IF_REFUSED(CheckEntryRope(args.transform.rope, token, position, options.ratio));

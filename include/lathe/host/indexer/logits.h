@@ -17,12 +17,13 @@ namespace LATHE_ABI {
 
 inline Engine EngineFor(const KernelTable& kernels, Precision precision,
                         const IndexerInputs& inputs) {
-  const bool is_bf16_query = inputs.q.empty() || inputs.q.dtype == DType::kBFloat16;
+  const bool is_bf16_query = inputs.q_fp8.extent[2] != 0 || inputs.q.dtype == DType::kBFloat16;
   const bool has_bf16 = kernels.index_logits[static_cast<size_t>(Engine::kBFloat16)] != nullptr;
-  return ChooseEngine(has_bf16, precision, BFloat16KeysOf(inputs.cache.format), is_bf16_query);
+  return ChooseEngine(has_bf16, precision, BFloat16KeysOf(inputs.keys.cache.format), is_bf16_query);
 }
 
-// Of one worker, rounded so that every worker's starts on a cache line; whichever engine.
+// Of one worker, whichever engine: the kernels' scratch, rounded to cache lines, so that what it has for an unaligned
+// start does for the whole workspace; and the worker's pieces.
 inline size_t IndexerScratchBytes(const KernelTable& kernels, int64_t num_heads, int64_t width,
                                   int64_t max_rows) {
   size_t bytes = 0;
@@ -33,11 +34,14 @@ inline size_t IndexerScratchBytes(const KernelTable& kernels, int64_t num_heads,
   return Arena::RoundUp(bytes);
 }
 
+using LogitsPieces = IndexerPieces<IndexerRows>;
+constexpr size_t kLogitsPieceBytes = LogitsPieces::kPerWorker * sizeof(IndexerPiece);
+static_assert(kLogitsPieceBytes % Arena::kAlign == 0);
+
 // Every key that a row sees has a cell.
-inline Status CheckColumns(const IndexerInputs& inputs, const IndexerShape& shape,
-                           int64_t columns) {
+inline Status CheckColumns(const IndexerRows& rows, int64_t columns) {
   int64_t most = 0;
-  ForEachIndexerBlock(inputs, shape, shape.num_tokens, [&most](const IndexerTask& block) {
+  ForEachIndexerBlock(rows, rows.batch.num_tokens, [&most](const IndexerTask& block) {
     most = (std::max)(most, block.key_end);
   });
   if (most <= columns) return OkStatus();
@@ -51,23 +55,26 @@ inline Status CheckIndexerLogits(const IndexerLogitsArgs& args, const IndexerSha
                                  const IndexerLogitsOptions& options) {
   LATHE_RETURN_IF_REFUSED(CheckPrecision(options.precision));
   LATHE_RETURN_IF_REFUSED(CheckIndexerInputs(args.inputs, shape, options.check_indices));
-  LATHE_RETURN_IF_REFUSED(CheckExtent("logits", 0, args.logits.extent[0], shape.num_tokens));
-  const bool has_cells = shape.num_tokens > 0 && args.logits.extent[1] > 0;
+  LATHE_RETURN_IF_REFUSED(CheckExtent("logits", 0, args.logits.extent[0], shape.batch.num_tokens));
+  const bool has_cells = shape.batch.num_tokens > 0 && args.logits.extent[1] > 0;
   LATHE_RETURN_IF_REFUSED(CheckTensor("logits", Out<2>(args.logits), {has_cells, true}));
   LATHE_RETURN_IF_REFUSED(
       CheckIndexerOverlap(args.inputs, shape, RangeOf(args.logits), "not overlap logits"));
-  return CheckColumns(args.inputs, shape, args.logits.extent[1]);
+  return CheckColumns({ResolveKeys(args.inputs.keys), shape.batch}, args.logits.extent[1]);
 }
 
 inline IndexerCall IndexerCallOf(const IndexerInputs& inputs, const IndexerShape& shape) {
+  const PagedCache& cache = inputs.keys.cache;
   IndexerCall call;
   call.num_heads = shape.num_heads;
   call.width = shape.width;
-  if (HasTensorScale(inputs.cache.format)) call.scale = inputs.cache.scale;
-  call.inputs = inputs;
-  if (inputs.q_fp8.extent[2] != 0) call.inputs.q = {};
-  call.keys.cache = inputs.cache;
-  call.keys.block_table = inputs.block_table;
+  if (HasTensorScale(cache.format)) call.scale = cache.scale;
+  if (inputs.q_fp8.extent[2] == 0) call.q = inputs.q;
+  call.q_fp8 = inputs.q_fp8;
+  call.weights = inputs.weights;
+  call.keys = ResolveKeys(inputs.keys);
+  call.candidate_blocks = inputs.candidate_blocks;
+  call.candidate_block_size = inputs.candidate_block_size;
   return call;
 }
 
@@ -88,7 +95,8 @@ lathe::Status lathe::IndexerLogitsWorkspaceBytes(int64_t num_heads, int64_t head
   const KernelTable* kernels = nullptr;
   LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &kernels));
   const int64_t rows = IndexerBlockRows(num_heads, head_dim, max_num_tokens, false);
-  *bytes = num_workers * IndexerScratchBytes(*kernels, num_heads, head_dim, rows);
+  *bytes =
+      num_workers * (IndexerScratchBytes(*kernels, num_heads, head_dim, rows) + kLogitsPieceBytes);
   return OkStatus();
 }
 
@@ -100,26 +108,33 @@ lathe::Status lathe::ComputeIndexerLogits(const IndexerLogitsArgs& args, Buffer 
   LATHE_RETURN_IF_REFUSED(CheckIndexerLogits(args, shape, options));
   const KernelTable* kernels = nullptr;
   LATHE_RETURN_IF_REFUSED(StartCall(options.target, executor, &kernels));
-  if (shape.num_tokens == 0) return OkStatus();
+  if (shape.batch.num_tokens == 0) return OkStatus();
 
-  const int64_t max_rows = IndexerBlockRows(shape.num_heads, shape.width, shape.num_tokens,
+  const int64_t max_rows = IndexerBlockRows(shape.num_heads, shape.width, shape.batch.num_tokens,
                                             args.inputs.candidate_block_size > 0);
   const size_t scratch_bytes =
       IndexerScratchBytes(*kernels, shape.num_heads, shape.width, max_rows);
-  LATHE_RETURN_IF_REFUSED(CheckBuffer("workspace", workspace, scratch_bytes));
+  const size_t worker_bytes = scratch_bytes + kLogitsPieceBytes;
+  LATHE_RETURN_IF_REFUSED(CheckBuffer("workspace", workspace, worker_bytes));
   IndexerCall call = IndexerCallOf(args.inputs, shape);
   call.logits = args.logits;
   call.fill = options.fill;
-  const auto run =
-      kernels
-          ->index_logits[static_cast<size_t>(EngineFor(*kernels, options.precision, call.inputs))];
+  const size_t workers =
+      (std::min)((std::max)(executor.num_workers, size_t{1}), workspace.bytes / worker_bytes);
+  Arena arena(workspace.data);
+  auto* pieces = arena.Take<IndexerPiece>(workers * LogitsPieces::kPerWorker);
+  auto* scratch = arena.Take<std::byte>(workers * scratch_bytes);
   // Some 50 us, beside which packing a row's queries is little.
   const int64_t grain = CeilDiv(8 * 64 * 128, shape.num_heads * shape.width);
-  auto* scratch = static_cast<std::byte*>(workspace.data);
-  ForEachIndexerTask(executor, workspace.bytes / scratch_bytes, args.inputs, shape, max_rows, grain,
-                     options.fill, [&](const IndexerTask& task, size_t lane) {
-                       run(call, task, scratch + lane * scratch_bytes);
-                     });
+  const IndexerRows rows{call.keys, shape.batch};
+  const LogitsPieces work(rows, max_rows, grain, options.fill, static_cast<int64_t>(workers),
+                          pieces);
+  const Engine engine = EngineFor(*kernels, options.precision, args.inputs);
+  const auto run = kernels->index_logits[static_cast<size_t>(engine)];
+  ForEachItem(executor, workers, work.num_pieces(), [&](int64_t piece, size_t lane) {
+    work.ForEachTask(
+        piece, [&](const IndexerTask& task) { run(call, task, scratch + lane * scratch_bytes); });
+  });
   return OkStatus();
 }
 

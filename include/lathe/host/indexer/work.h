@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Work of an indexer, shared among workers by the real lengths of rows: blocks of rows that share keys,
-// each cut into ranges of keys where a worker's share ends.
+// each cut into ranges of keys where a worker's share ends. Wherever a worker begins, it finds its blocks without
+// walking through those before.
 #ifndef LATHE_HOST_INDEXER_WORK_H_
 #define LATHE_HOST_INDEXER_WORK_H_
 
@@ -26,71 +27,124 @@ inline int64_t IndexerBlockRows(int64_t num_heads, int64_t width, int64_t num_to
   return (std::max)((std::min)({fitting, kMostRows, num_tokens}), int64_t{1});
 }
 
-// f(task) for every block of rows, its keys being those that any of its rows sees.
-template <class F>
-void ForEachIndexerBlock(const IndexerInputs& inputs, const IndexerShape& shape, int64_t max_rows,
-                         const F& f) {
-  const IndexView<1>& starts = inputs.query_start_loc;
-  for (int64_t seq = 0; seq < shape.num_seqs; ++seq) {
+// The query rows of a call and the keys they see.
+struct IndexerRows {
+  KeyRows keys;
+  Batch batch;
+
+  // Rows [row, row + num_rows) of sequence `seq`; its keys are from the first to the last that any of them sees.
+  IndexerTask BlockAt(int64_t seq, int64_t row, int64_t num_rows) const {
+    const QueryRows rows = batch.RowsOf(seq);
     IndexerTask task;
     task.seq = seq;
-    task.token_begin = shape.is_ragged ? 0 : starts.empty() ? seq : starts(seq);
-    const int64_t token_end = shape.is_ragged  ? shape.num_tokens
-                              : starts.empty() ? seq + 1
-                                               : starts(seq + 1);
-    task.q_len = token_end - task.token_begin;
-    for (int64_t row = 0; row < task.q_len; row += max_rows) {
-      task.row_begin = row;
-      task.num_rows = (std::min)(max_rows, task.q_len - row);
-      task.key_begin = task.key_end = 0;
-      for (int64_t i = row; i < row + task.num_rows; ++i) {
-        const KeyRange keys = IndexerKeys(inputs, seq, task.q_len, i, task.token_begin + i);
-        if (keys.begin >= keys.end) continue;
-        const bool is_first = task.key_begin == task.key_end;
-        task.key_begin = is_first ? keys.begin : (std::min)(task.key_begin, keys.begin);
-        task.key_end = (std::max)(task.key_end, keys.end);
-      }
-      f(task);
+    task.token_begin = rows.token_begin;
+    task.q_len = rows.q_len;
+    task.row_begin = row;
+    task.num_rows = num_rows;
+    const KeyRange seen = VisibleKeysOfRows(keys, {}, PlaceOfQuery(keys, task, row), num_rows);
+    task.key_begin = seen.begin;
+    task.key_end = seen.end;
+    return task;
+  }
+};
+
+// f(block) for the blocks of up to max_rows rows that sequences are cut into, of these the ones that begin among rows
+// [token_begin, token_end) of the batch. O(blocks + empty sequences between them + log B). `Rows`: IndexerRows, or what
+// counts the blocks that are looked at.
+template <class Rows, class F>
+void ForEachIndexerBlock(const Rows& all, int64_t token_begin, int64_t token_end, int64_t max_rows,
+                         const F& f) {
+  if (token_begin >= token_end) return;
+  for (int64_t seq = all.batch.SeqOf(token_begin); seq < all.batch.num_seqs; ++seq) {
+    const QueryRows rows = all.batch.RowsOf(seq);
+    if (rows.token_begin >= token_end) return;
+    const int64_t passed = (std::max)(token_begin - rows.token_begin, int64_t{0});
+    for (int64_t row = CeilDiv(passed, max_rows) * max_rows;
+         row < (std::min)(rows.q_len, token_end - rows.token_begin); row += max_rows) {
+      f(all.BlockAt(seq, row, (std::min)(max_rows, rows.q_len - row)));
     }
   }
 }
+template <class Rows, class F>
+void ForEachIndexerBlock(const Rows& all, int64_t max_rows, const F& f) {
+  ForEachIndexerBlock(all, 0, all.batch.num_tokens, max_rows, f);
+}
 
-// run(task, lane) for tasks that are all keys of all blocks; also for blocks without keys, as one task,
-// if `with_empty`. `grain`: units that a task has at least, if there are as many.
-template <class Run>
-void ForEachIndexerTask(const Executor& executor, size_t max_lanes, const IndexerInputs& inputs,
-                        const IndexerShape& shape, int64_t max_rows, int64_t grain, bool with_empty,
-                        const Run& run) {
-  const auto ranges = [with_empty](const IndexerTask& block) {
-    const int64_t keys = block.key_end - block.key_begin;
-    return (std::max)(CeilDiv(keys, kIndexerUnitKeys), int64_t{with_empty ? 1 : 0});
-  };
-  int64_t total = 0;
-  ForEachIndexerBlock(inputs, shape, max_rows,
-                      [&](const IndexerTask& block) { total += ranges(block) * block.num_rows; });
-  const auto workers =
-      static_cast<int64_t>((std::min)((std::max)(executor.num_workers, size_t{1}), max_lanes));
-  // One worker has no use for pieces, which all pack their queries.
-  const int64_t piece = (std::max)(grain, workers > 1 ? CeilDiv(total, 4 * workers) : total);
-  ForEachItem(executor, max_lanes, CeilDiv(total, piece), [&](int64_t item, size_t lane) {
-    int64_t begin = item * piece, end = begin + piece;
-    ForEachIndexerBlock(inputs, shape, max_rows, [&](const IndexerTask& block) {
-      // Range i of a block belongs to the piece that holds its unit i * num_rows.
-      const int64_t rows = block.num_rows, count = ranges(block);
-      const int64_t first = (std::min)(CeilDiv((std::max)(begin, int64_t{0}), rows), count);
-      const int64_t last = (std::min)(CeilDiv((std::max)(end, int64_t{0}), rows), count);
-      begin -= count * rows;
-      end -= count * rows;
+// Where a piece of work begins: at a unit of the keys of the block that begins at a row of the batch.
+struct IndexerPiece {
+  int64_t token;
+  int64_t unit;
+};
+
+// All keys of all blocks of rows, cut into pieces of like rows * keys.
+template <class Rows>
+class IndexerPieces {
+ public:
+  // Some for each worker, so that the last ones even out.
+  static constexpr int64_t kPerWorker = 4;
+
+  // `grain`: rows * units that a piece has at least, if there are as many. `with_empty`: blocks without keys are work,
+  // too. `pieces`: room for kPerWorker of each worker.
+  IndexerPieces(const Rows& rows, int64_t max_rows, int64_t grain, bool with_empty, int64_t workers,
+                IndexerPiece* pieces)
+      : rows_(rows), max_rows_(max_rows), least_units_(with_empty ? 1 : 0), pieces_(pieces) {
+    int64_t total = 0;
+    ForEachIndexerBlock(rows_, max_rows_, [&](const IndexerTask& block) {
+      total += UnitsOf(block) * block.num_rows;
+    });
+    // One worker has no use for pieces, which all pack their queries.
+    const int64_t size =
+        (std::max)(grain, workers > 1 ? CeilDiv(total, kPerWorker * workers) : total);
+    num_pieces_ = CeilDiv(total, size);
+    int64_t before = 0, piece = 0;
+    ForEachIndexerBlock(rows_, max_rows_, [&](const IndexerTask& block) {
+      // Unit i of a block belongs to the piece that holds its first row * unit.
+      const int64_t units = UnitsOf(block), num_rows = block.num_rows;
+      for (; piece < num_pieces_; ++piece) {
+        const int64_t unit = CeilDiv((std::max)(piece * size - before, int64_t{0}), num_rows);
+        if (unit >= units) break;
+        pieces_[piece] = {block.token_begin + block.row_begin, unit};
+      }
+      before += units * num_rows;
+    });
+    for (; piece < num_pieces_; ++piece) pieces_[piece] = End();
+  }
+
+  int64_t num_pieces() const { return num_pieces_; }
+
+  // f(task) for the tasks of a piece.
+  template <class F>
+  void ForEachTask(int64_t piece, const F& f) const {
+    const IndexerPiece begin = pieces_[piece];
+    const IndexerPiece end = piece + 1 < num_pieces_ ? pieces_[piece + 1] : End();
+    const int64_t token_end = end.token + (end.unit > 0 ? 1 : 0);
+    ForEachIndexerBlock(rows_, begin.token, token_end, max_rows_, [&](const IndexerTask& block) {
+      const int64_t token = block.token_begin + block.row_begin, units = UnitsOf(block);
+      const int64_t first = token == begin.token ? begin.unit : 0;
+      const int64_t last = token == end.token ? end.unit : units;
       if (first >= last) return;
       IndexerTask task = block;
       task.key_begin = block.key_begin + first * kIndexerUnitKeys;
       task.key_end = (std::min)(block.key_end, block.key_begin + last * kIndexerUnitKeys);
       task.is_first = first == 0;
-      task.is_last = last == count;
-      run(task, lane);
+      task.is_last = last == units;
+      f(task);
     });
-  });
-}
+  }
+
+ private:
+  int64_t UnitsOf(const IndexerTask& block) const {
+    const int64_t keys = (std::max)(block.key_end - block.key_begin, int64_t{0});
+    return (std::max)(CeilDiv(keys, kIndexerUnitKeys), least_units_);
+  }
+  IndexerPiece End() const { return {rows_.batch.num_tokens, 0}; }
+
+  const Rows& rows_;
+  int64_t max_rows_;
+  int64_t least_units_;
+  IndexerPiece* pieces_;
+  int64_t num_pieces_ = 0;
+};
 
 }  // namespace LATHE_ABI
 }  // namespace detail

@@ -3,6 +3,7 @@
 #ifndef LATHE_HOST_TOPK_CHECK_H_
 #define LATHE_HOST_TOPK_CHECK_H_
 
+#include <algorithm>
 #include <type_traits>
 
 #include "lathe/host/check.h"
@@ -153,20 +154,15 @@ class TopkBlockCheck {
 
   // The pages of positions [begin, end), begin < end, of sequence `seq`.
   Status operator()(int64_t seq, int64_t begin, int64_t end) {
-    const int64_t first = begin / args_.block_size, last = (end - 1) / args_.block_size;
+    const int64_t first = begin / args_.block_size, end_page = (end - 1) / args_.block_size + 1;
     if (seq != seq_ || first < first_) {
       seq_ = seq;
       first_ = next_ = first;
     }
-    for (; next_ <= last; ++next_) {
-      const int64_t block = args_.block_table(seq, next_);
-      if (block >= 0 && block < args_.num_blocks) continue;
-      return Refuse(StatusCode::kIndexOutOfRange, "block_table")
-          .At(seq * args_.block_table.extent[1] + next_)
-          .Is(block)
-          .Must("be within 0 and num_blocks - 1 =", args_.num_blocks - 1);
-    }
-    return OkStatus();
+    const int64_t unknown = next_;
+    next_ = (std::max)(next_, end_page);
+    return CheckBlocks("block_table", "be within 0 and num_blocks - 1 =", args_.block_table,
+                       args_.num_blocks, seq, unknown, end_page);
   }
 
  private:

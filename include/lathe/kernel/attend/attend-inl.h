@@ -35,7 +35,7 @@
 #include "lathe/kernel/attend/finite-inl.h"
 #include "lathe/kernel/attend/softmax-inl.h"
 #include "lathe/kernel/kernel_table.h"
-#include "lathe/kernel/keys/set_of_keys-inl.h"
+#include "lathe/kernel/keys/task_keys-inl.h"
 #include "lathe/kernel/score/transform-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -102,7 +102,7 @@ class AttendBlock {
           static_cast<size_t>((kTileKeys + kScoreTokens) * GroupAt(0).count) * sizeof(float));
     }
     const auto* zeros = reinterpret_cast<const std::byte*>(zeros_);
-    SetOfKeys<A> sets[detail::kMaxKeySets] = {
+    TaskKeys<A> sets[detail::kMaxKeySets] = {
         {call, task, 0, kTileKeys, staged_, staged_values_, scales_, zeros, visible_},
         {call, task, 1, kTileKeys, staged_, staged_values_, scales_, zeros,
          visible_ + task.num_rows}};
@@ -259,7 +259,7 @@ class AttendBlock {
 
   void RunTile(KeyTile& tile, const KeyTile& next, Carry carry, const SoftmaxState& state,
                float* o) {
-    const SetOfKeys<A>& set = sets_[tile.set];
+    const TaskKeys<A>& set = sets_[tile.set];
     const int64_t tokens = RoundUp(tile.count, 2);
     const DType type = set.source.row_type();
     const bool seen_by_all = set.IsSeenByAll(tile);
@@ -368,7 +368,7 @@ class AttendBlock {
       const int64_t at = position - tile.begin;
       return static_cast<int32_t>((std::min)((std::max)(at, int64_t{0}), tile.count));
     };
-    const SetOfKeys<A>& set = sets_[tile.set];
+    const TaskKeys<A>& set = sets_[tile.set];
     for (int64_t r = 0; r < padded_rows_; ++r) {
       // A tile of a list has live keys alone, all of them seen.
       const bool sees_all = r < task_->num_rows && set.has_list;
@@ -467,7 +467,7 @@ class AttendBlock {
   int32_t* mask_begin_;
   int32_t* mask_end_;
   KeyRange* visible_;
-  SetOfKeys<A>* sets_ = nullptr;
+  TaskKeys<A>* sets_ = nullptr;
   int set_ = 0;  // that the next tile comes from
   KeyTile tiles_[2];
   Isolated isolated_[kTileKeys];

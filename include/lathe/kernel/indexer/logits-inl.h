@@ -30,9 +30,9 @@
 
 #include "lathe/base/arena.h"
 #include "lathe/kernel/indexer/heads-inl.h"
-#include "lathe/kernel/indexer/visibility.h"
 #include "lathe/kernel/kernel_table.h"
 #include "lathe/kernel/keys/row_source-inl.h"
+#include "lathe/kernel/keys/visibility.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
@@ -79,7 +79,7 @@ class IndexerScorer {
       if (ranges_[r].begin >= ranges_[r].end) continue;
       heads_.Pack(r, staged_,
                   [&](int64_t head, Element* to) { LoadQuery(call, token + r, head, to); });
-      const View<const float, 2>& weights = call.inputs.weights;
+      const View<const float, 2>& weights = call.weights;
       const float* from = weights.data + (token + r) * weights.stride[0];
       float* to = weights_ + r * padded_heads_;
       for (int64_t h = 0; h < padded_heads_; ++h) {
@@ -107,7 +107,7 @@ class IndexerScorer {
   }
 
   RowSource<A> Source(const IndexerCall& call) const {
-    return RowSource<A>(call.inputs.cache.format, call.width, kTile, staged_, scales_);
+    return RowSource<A>(call.keys.cache.format, call.width, kTile, staged_, scales_);
   }
   KeyRange range(int64_t row) const { return ranges_[row]; }
 
@@ -116,13 +116,13 @@ class IndexerScorer {
   static constexpr int64_t kSums = kTile + kScoreTokens + kLanes;
 
   void LoadQuery(const IndexerCall& call, int64_t token, int64_t head, Element* to) const {
-    const In<3>& q = call.inputs.q;
+    const In<3>& q = call.q;
     if (!q.empty()) {
       const int64_t offset = token * q.stride[0] + head * q.stride[1];
       return Convert(q.dtype, q.data + offset * static_cast<int64_t>(SizeOf(q.dtype)),
                      kDTypeOf<Element>, reinterpret_cast<std::byte*>(to), call.width);
     }
-    const View<const uint8_t, 3>& codes = call.inputs.q_fp8;
+    const View<const uint8_t, 3>& codes = call.q_fp8;
     const uint8_t* from = codes.data + token * codes.stride[0] + head * codes.stride[1];
     DecodeCodes<float8_e4m3fn>(reinterpret_cast<const std::byte*>(from), call.width, Unscaled(),
                                to);
@@ -184,17 +184,22 @@ class IndexerScorer {
 
 // f(begin, end) for the keys within [begin, end) that row `token` may see: all, or its candidate blocks.
 template <class F>
-void ForEachCandidate(const IndexerInputs& inputs, int64_t token, int64_t begin, int64_t end,
+void ForEachCandidate(const IndexerCall& call, int64_t token, int64_t begin, int64_t end,
                       const F& f) {
   if (begin >= end) return;
-  if (inputs.candidate_block_size == 0) return f(begin, end);
-  const int64_t size = inputs.candidate_block_size;
-  for (int64_t i = 0; i < inputs.candidate_blocks.extent[1]; ++i) {
-    const int64_t block = inputs.candidate_blocks(token, i);
+  if (call.candidate_block_size == 0) return f(begin, end);
+  const int64_t size = call.candidate_block_size;
+  for (int64_t i = 0; i < call.candidate_blocks.extent[1]; ++i) {
+    const int64_t block = call.candidate_blocks(token, i);
     if (block < begin / size || block > (end - 1) / size) continue;
     const int64_t first = block * size;
     f((std::max)(begin, first), size > end - first ? end : first + size);
   }
+}
+
+// What row r of a task sees.
+LATHE_INLINE KeyRange KeysOf(const detail::KeyRows& keys, const IndexerTask& task, int64_t r) {
+  return detail::VisibleKeys(keys, {}, detail::PlaceOfQuery(keys, task, task.row_begin + r));
 }
 
 // -inf in the cells of a row that the task owns and that hold no logits: all, where candidates follow.
@@ -205,7 +210,7 @@ LATHE_INLINE void FillRow(const IndexerCall& call, const IndexerTask& task, int6
   const int64_t begin = task.is_first ? 0 : task.key_begin;
   const int64_t end = task.is_last ? width : task.key_end;
   float* row = call.logits.data + token * call.logits.stride[0];
-  const bool has_candidates = call.inputs.candidate_block_size > 0;
+  const bool has_candidates = call.candidate_block_size > 0;
   const int64_t first = has_candidates ? end : (std::min)((std::max)(range.begin, begin), end);
   const int64_t last = has_candidates ? end : (std::max)((std::min)(range.end, end), first);
   std::fill(row + begin, row + first, kMinusInf);
@@ -220,8 +225,7 @@ void IndexLogits(const IndexerCall& call, const IndexerTask& task, void* scratch
   const auto source = scorer.Source(call);
   KeyRange seen{task.key_end, task.key_begin};
   scorer.Pack(call, token, task.num_rows, source, [&](int64_t r) {
-    const KeyRange range =
-        detail::IndexerKeys(call.inputs, task.seq, task.q_len, task.row_begin + r, token + r);
+    const KeyRange range = KeysOf(call.keys, task, r);
     if (call.fill) FillRow(call, task, token + r, range);
     if (range.begin < range.end) {
       seen.begin = (std::min)(seen.begin, range.begin);
@@ -231,7 +235,7 @@ void IndexLogits(const IndexerCall& call, const IndexerTask& task, void* scratch
   });
   const int64_t begin = (std::max)(seen.begin, task.key_begin);
   const int64_t end = (std::min)(seen.end, task.key_end);
-  ForEachCandidate(call.inputs, token, begin, end, [&](int64_t from, int64_t to) {
+  ForEachCandidate(call, token, begin, end, [&](int64_t from, int64_t to) {
     scorer.Score(call, task.seq, source, from, to,
                  [&](int64_t r, int64_t key, int64_t n, const float* logits) {
                    std::memcpy(call.logits.data + (token + r) * call.logits.stride[0] + key, logits,

@@ -18,8 +18,8 @@
 
 #include "lathe/base/arena.h"
 #include "lathe/kernel/indexer/logits-inl.h"
-#include "lathe/kernel/indexer/visibility.h"
 #include "lathe/kernel/kernel_table.h"
+#include "lathe/kernel/keys/visibility.h"
 #include "lathe/kernel/topk/row.h"
 #include "lathe/kernel/topk/select-inl.h"
 #include "lathe/kernel/topk/write-inl.h"
@@ -39,16 +39,11 @@ constexpr int64_t IndexerCandidates(int64_t max_keys, int64_t k) {
   return (std::min)(max_keys, 2 * k + kMore);
 }
 
-inline KeyRange KeysOf(const IndexerTopkCall& call, const IndexerTask& task, int64_t r) {
-  const int64_t i = task.row_begin + r;
-  return detail::IndexerKeys(call.scores.inputs, task.seq, task.q_len, i, task.token_begin + i);
-}
-
 // write(args, row, t) for row r of a task.
 template <class Write>
 void WriteKeyList(const IndexerTopkCall& call, const IndexerTask& task, int64_t r,
                   const Write& write) {
-  const KeyRange keys = KeysOf(call, task, r);
+  const KeyRange keys = KeysOf(call.scores.keys, task, r);
   TopkRow row;
   row.begin = keys.begin;
   row.end = keys.end;
@@ -56,7 +51,7 @@ void WriteKeyList(const IndexerTopkCall& call, const IndexerTask& task, int64_t 
   row.length = row.tail_begin = keys.end - row.origin;
   TopkArgs args = call.out;
   const View<const int64_t, 1> seq{&task.seq, {args.indices.extent[0]}, {0}};
-  if (call.scores.inputs.row_starts.empty()) args.row_seq = seq;
+  if (!call.scores.keys.block_table.empty()) args.row_seq = seq;
   write(args, row, task.token_begin + task.row_begin + r);
 }
 
@@ -97,7 +92,7 @@ class IndexerSelector {
       rows_[r] = {all_.keys + r * stride_, all_.indices + r * stride_, 0,
                   stride_ - TopkCandidates::kSlack};
       floors_[r] = kNoFloor;
-      const KeyRange keys = KeysOf(call, task, r);
+      const KeyRange keys = KeysOf(call.scores.keys, task, r);
       if (keys.end - keys.begin <= k || k == 0) {
         WriteUnscored(call, task, r);
         return KeyRange{};

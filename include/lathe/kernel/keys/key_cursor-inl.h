@@ -13,7 +13,7 @@
 #include <cstdint>
 
 #include "lathe/cache/formats.h"
-#include "lathe/kernel/kernel_table.h"
+#include "lathe/kernel/keys/key_rows.h"
 #include "lathe/kernel/keys/visibility.h"
 #include "lathe/kernel/score/key_words-inl.h"
 
@@ -66,15 +66,15 @@ class KeyCursor {
         side_bytes_(SideBytes(keys.cache.format)),
         value_bytes_(keys.has_values() ? RecordBytes(keys.values.format, value_width) : 0) {}
 
-  // Walks the list of a query from now on.
-  void WalkList(const detail::Causality& causality, const detail::QueryPlace& query) {
-    list_row_ = query.token;
+  // Walks the list of query `i` of `q_len` from now on, row `token` of the batch. Lists of slots may have no lengths.
+  void WalkList(const detail::Causality& causality, int64_t q_len, int64_t i, int64_t token) {
+    list_row_ = token;
     if (keys_.index_space == IndexSpace::kPhysical) {
       limit_ = keys_.cache.num_blocks * keys_.cache.block_size;
       return;
     }
-    list_query_ = query;
-    limit_ = detail::VisibleKeys(keys_, causality, query).end;
+    list_query_ = {keys_.SeqLen(seq_), q_len, i, token};
+    limit_ = detail::VisibleKeys(keys_, causality, list_query_).end;
     if (causality.MasksKeys(keys_)) tree_ = &causality;
   }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which positions a query row sees: the one place where causality, trees, compression, per-row lengths and windows
+// Which positions a query row sees: the one place where causality, trees, compression, per-row bounds and windows
 // meet.
 #ifndef LATHE_KERNEL_KEYS_VISIBILITY_H_
 #define LATHE_KERNEL_KEYS_VISIBILITY_H_
@@ -92,7 +92,11 @@ LATHE_INLINE KeyRange VisibleKeys(const KeySet& keys, const Causality& causality
   }
   if (end > num_keys) end = num_keys;
   if (end < 0) end = 0;
-  return {end > keys.window ? end - keys.window : 0, end};
+  KeyRange range = {end > keys.window ? end - keys.window : 0, end};
+  if (keys.row_starts.empty()) return range;
+  const int64_t start = keys.row_starts(query.token);
+  if (start > range.begin) range.begin = start < end ? start : end;
+  return range;
 }
 
 // How many keys a query sees.
@@ -109,7 +113,8 @@ LATHE_INLINE int64_t NumVisibleKeys(const KeySet& keys, const Causality& causali
 LATHE_INLINE KeyRange VisibleKeysOfRows(const KeySet& keys, const Causality& causality,
                                         QueryPlace query, int64_t num_queries) {
   KeyRange all = VisibleKeys(keys, causality, query);
-  if (keys.row_kv_lens.empty() && causality.tree_mask.empty() && num_queries > 1) {
+  if (keys.row_kv_lens.empty() && keys.row_starts.empty() && causality.tree_mask.empty() &&
+      num_queries > 1) {
     query.i += num_queries - 1;
     query.token += num_queries - 1;
     return {all.begin, VisibleKeys(keys, causality, query).end};  // of both, each sees no less

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// SetOfKeys: one key set of a task, with who sees which of its keys, where they are and how they are read.
-#if defined(LATHE_KERNEL_KEYS_SET_OF_KEYS_INL_H_) == defined(LATHE_TARGET_TOGGLE)
-#ifdef LATHE_KERNEL_KEYS_SET_OF_KEYS_INL_H_
-#undef LATHE_KERNEL_KEYS_SET_OF_KEYS_INL_H_
+// TaskKeys: one key set of a task, with who sees which of its keys, where they are and how they are read.
+#if defined(LATHE_KERNEL_KEYS_TASK_KEYS_INL_H_) == defined(LATHE_TARGET_TOGGLE)
+#ifdef LATHE_KERNEL_KEYS_TASK_KEYS_INL_H_
+#undef LATHE_KERNEL_KEYS_TASK_KEYS_INL_H_
 #else
-#define LATHE_KERNEL_KEYS_SET_OF_KEYS_INL_H_
+#define LATHE_KERNEL_KEYS_TASK_KEYS_INL_H_
 #endif
 
 #include <algorithm>
@@ -25,10 +25,10 @@ using detail::AttendTask;
 using detail::KeyRange;
 
 template <class A>
-struct SetOfKeys {
-  SetOfKeys(const AttendCall& call, const AttendTask& task, int set, int64_t tile_keys,
-            typename A::Element* scratch, typename A::Element* value_scratch, float* scales,
-            const std::byte* zeros, KeyRange* of_rows)
+struct TaskKeys {
+  TaskKeys(const AttendCall& call, const AttendTask& task, int set, int64_t tile_keys,
+           typename A::Element* scratch, typename A::Element* value_scratch, float* scales,
+           const std::byte* zeros, KeyRange* of_rows)
       : has_list(call.keys[set].has_indices()),
         all_see(task.keys[set]),
         any_sees(task.keys[set]),
@@ -39,8 +39,8 @@ struct SetOfKeys {
     for (int64_t r = 0; r < task.num_rows; ++r) visible[r] = task.keys[set];
     if (set >= call.num_key_sets) return;
     if (has_list) {
-      cursor.WalkList(call.causality,
-                      detail::PlaceOfQuery(call, task, set, task.row_begin / call.unit_heads));
+      const int64_t i = task.row_begin / call.unit_heads;
+      cursor.WalkList(call.causality, task.q_len, i, task.token_begin + i);
     } else {
       FindVisible(call, task, set);
     }
