@@ -63,6 +63,7 @@ class Input {
   bool Absurd(int64_t n) { return !is_calm_ && Chance(n); }
   // Half of all inputs are right throughout: they are for the comparison with the references.
   void DecideMood() { is_calm_ = Flip(); }
+  void Calm() { is_calm_ = true; }
   bool is_calm() const { return is_calm_; }
   test::Random Numbers() { return test::Random(static_cast<uint64_t>(Int(0, 65535)) + 1); }
 
@@ -76,7 +77,7 @@ class Input {
 
 // Elements from the first to past the last that extents and strides reach; -1: more than there is room for.
 inline int64_t SpanOf(const int64_t* extent, const int64_t* stride, size_t rank) {
-  constexpr int64_t kMost = 1 << 16;
+  constexpr int64_t kMost = 1 << 18;
   __int128 last = 0, count = 1;
   for (size_t i = 0; i < rank; ++i) {
     if (extent[i] <= 0) return 0;

@@ -201,27 +201,7 @@ class MlaProblem {
   MlaResult<O> Result() const { return {out.Copy(), lse.Copy()}; }
   ref::AttentionResult Reference() const { return ref::MlaDecode(c_.shape, options, args); }
 
-  // bf16 products are expected exactly where SEMANTICS says they are used.
-  Bounds bounds() const {
-    BFloat16Rows rows = BFloat16UnscaledRowsOf(args.keys.cache.format);
-    if (args.extra_keys.is_given()) {
-      const BFloat16Rows extra = BFloat16UnscaledRowsOf(args.extra_keys.cache.format);
-      const auto is_any = [rows, extra](BFloat16Rows r) { return rows == r || extra == r; };
-      rows = is_any(BFloat16Rows::kNever)     ? BFloat16Rows::kNever
-             : is_any(BFloat16Rows::kRounded) ? BFloat16Rows::kRounded
-                                              : BFloat16Rows::kExact;
-    }
-    const Target target = options.target == Target::kAuto ? BestTarget() : options.target;
-    const auto is_bf16_or_absent = [](const In<3>& part) {
-      return part.extent[2] == 0 || part.dtype == DType::kBFloat16;
-    };
-    const bool bf16_query =
-        is_bf16_or_absent(args.q) && is_bf16_or_absent(args.q_nope) && is_bf16_or_absent(args.q_pe);
-    const bool wants =
-        options.precision == Precision::kBFloat16 ||
-        (options.precision == Precision::kAuto && bf16_query && rows == BFloat16Rows::kExact);
-    return {rows != BFloat16Rows::kNever && wants && HasNativeBf16(target), kDTypeOf<O>};
-  }
+  Bounds bounds() const { return {HasBf16Products(options, args), kDTypeOf<O>}; }
   void RequireMatches(const ref::AttentionResult& reference) const {
     RequireOut(out, reference.out, static_cast<size_t>(v_dim()), bounds());
     if (!args.lse.empty()) RequireLse(lse, reference.lse, bounds());

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lathe/base/target.h"
+#include "support/bounds.h"
 
 namespace lathe::test {
 
@@ -25,13 +26,6 @@ inline std::vector<Target> RunnableTargets() {
   }
   if (targets.empty()) SKIP("the target asked for does not run here: " << only);
   return targets;
-}
-
-inline bool HasNativeBf16(Target target) {
-  for (const TargetInfo& info : Targets()) {
-    if (info.target == target) return info.native_bf16;
-  }
-  return false;
 }
 
 }  // namespace lathe::test
