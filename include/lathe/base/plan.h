@@ -20,7 +20,7 @@ namespace lathe {
 //   max_num_tokens  rows of the whole batch, T: query tokens, or tokens to be compressed
 //   max_num_keys    keys that any one row chooses or attends from, those of all its key sets added up. Of a set
 //                   without a list they are the keys of the row's sequence: its tokens, or tokens / compress_ratio, or
-//                   window + q_len - 1 where a window leaves fewer; of a set with a list the entries of the list (K)
+//                   window + q_len - 1 where a window without row_kv_lens leaves fewer; of a set with a list the entries of the list (K)
 //   num_workers     workers that share a call: num_workers of the executor, or of Plan where there is one
 struct Limits {
   int64_t max_num_seqs = 0;

@@ -61,7 +61,7 @@ struct AttendCall : AttendShape {
   // With transforms of scores: softmax_scale * tensor scale, after which scale_log2 is log2(e).
   ScoreTransforms transforms = {};
   float score_scale[kMaxKeySets] = {};
-  float value_scale[kMaxKeySets] = {1.0f, 1.0f};  // tensor scales
+  float value_scale[kMaxKeySets] = {1.0f, 1.0f};  // tensor scales over out_scale
   float out_scale = 1.0f;  // the value scale that accumulated rows still lack
 
   View<const float, 1> attn_sink = {};

@@ -93,11 +93,11 @@ inline AttendCall CallOf(const MlaShape& shape, const MlaDecodeOptions& options,
     const KeySet& keys = KeySetOf(args, set);
     const float scale = HasTensorScale(keys.cache.format) ? keys.cache.scale : 1.0f;
     call.keys[set] = ResolveKeys(keys);
-    call.value_scale[set] = scale;
+    if (set == 0) call.out_scale = scale;
+    call.value_scale[set] = scale / call.out_scale;
     SetScoreScale(options, set, scale, &call);
   }
   call.is_per_token = IsPerToken(args);
-  if (call.num_key_sets == 1) call.out_scale = call.value_scale[0];
   if (options.precision == Precision::kAuto) call.residual_keys = kResidualKeys;
   const bool is_split = args.q.extent[2] == 0;
   call.q[0] = is_split ? args.q_nope : args.q;

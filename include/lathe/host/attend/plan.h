@@ -89,15 +89,17 @@ struct AttendBatch {
 
   int64_t num_kv_heads() const { return num_heads / call.unit_heads; }
 
-  // Keys of one set for queries [i, i + num_queries) of sequence b.
-  KeyRange KeysOf(int set, int64_t b, const QueryRows& rows, int64_t i, int64_t num_queries) const {
+  // Keys of one set that queries [i, i + num_queries) of sequence b see; or, with `are_cut`, are cut by.
+  KeyRange KeysOf(int set, int64_t b, const QueryRows& rows, int64_t i, int64_t num_queries,
+                  bool are_cut) const {
     const KeyRows& keys = call.keys[set];
     const int64_t token = rows.token_begin + i;
     if (keys.has_indices()) {
       return {0, keys.topk_length.empty() ? keys.indices.extent[1] : keys.topk_length(token)};
     }
-    return VisibleKeysOfRows(keys, call.causality, {keys.SeqLen(b), rows.q_len, i, token},
-                             num_queries);
+    const QueryPlace query{keys.SeqLen(b), rows.q_len, i, token};
+    return are_cut ? CutKeysOfRows(keys, call.causality, query, num_queries)
+                   : VisibleKeysOfRows(keys, call.causality, query, num_queries);
   }
 
   // f(Unit) for every unit of one head, or one group of heads, each with all of its rows.
@@ -110,7 +112,7 @@ struct AttendBatch {
         Unit unit{
             b, rows.token_begin, rows.q_len, i * call.unit_heads, (i + step) * call.unit_heads, {}};
         for (int set = 0; set < call.num_key_sets; ++set) {
-          unit.keys[set] = KeysOf(set, b, rows, i, step);
+          unit.keys[set] = KeysOf(set, b, rows, i, step, true);
         }
         f(unit);
       }
@@ -135,7 +137,7 @@ struct AttendBatch {
     int64_t num_keys = 0;
     for (int set = 0; set < call.num_key_sets; ++set) {
       const KeyRange seen =
-          KeysOf(set, task.seq, {task.token_begin, task.q_len}, first, last - first + 1);
+          KeysOf(set, task.seq, {task.token_begin, task.q_len}, first, last - first + 1, false);
       for (int64_t i = 0; i < task.num_splits; ++i) {
         const KeyRange keys = SplitKeysOf(task, task.first_split + i, set);
         num_keys += NumKeys({(std::max)(keys.begin, seen.begin), (std::min)(keys.end, seen.end)});

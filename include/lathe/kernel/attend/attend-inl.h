@@ -76,12 +76,15 @@ class AttendBlock {
     if constexpr (A::kHasResidual) {
       residual_ =
           arena.Take<uint32_t>(static_cast<size_t>(kTileKeys / A::kStepTokens * padded_rows));
+      has_few_ = arena.Take<uint8_t>(static_cast<size_t>(max_rows));
     }
     zeros_count_ = (std::max)(padded_width, value_width);
     zeros_ = take(zeros_count_);
     staged_ = arena.Take<Element>(static_cast<size_t>(kTileKeys * padded_width));
-    staged_values_ = arena.Take<Element>(
-        static_cast<size_t>(kTileKeys * RowSource<A>::PaddedWidth(shape.own_v_dim)));
+    for (Element** values : {&staged_values_, &finite_values_}) {
+      *values = arena.Take<Element>(
+          static_cast<size_t>(kTileKeys * RowSource<A>::PaddedWidth(shape.own_v_dim)));
+    }
     for (int32_t** range : {&mask_begin_, &mask_end_}) {
       *range = arena.Take<int32_t>(static_cast<size_t>(padded_rows));
     }
@@ -107,8 +110,8 @@ class AttendBlock {
         {call, task, 1, kTileKeys, staged_, staged_values_, scales_, zeros,
          visible_ + task.num_rows}};
     sets_ = sets;
+    FindRowsOfFewKeys();
     // The rows of a tile have not been staged yet: their place is free.
-    fewest_keys_ = FewestKeys();
     engine_.Pack(task.num_rows, sets[0].source.words(), staged_, [this](int64_t row, Element* to) {
       LoadQuery(task_->row_begin + row, reinterpret_cast<std::byte*>(to));
     });
@@ -132,23 +135,24 @@ class AttendBlock {
     }
   }
 
-  // The least that a row sees of those which the plan may leave in one task with these, so that what a row gets
-  // does not depend on how the plan cut them.
-  int64_t FewestKeys() const {
-    if (call_->is_per_token) return detail::NumKeys(task_->keys);
-    const int64_t first = task_->row_begin / detail::kMaxBlockRows * detail::kMaxBlockRows;
-    const int64_t last =
-        (std::min)(first + detail::kMaxBlockRows, task_->q_len * call_->unit_heads) - 1;
-    int64_t fewest = (std::numeric_limits<int64_t>::max)();
-    for (int64_t i = first / call_->unit_heads; i <= last / call_->unit_heads; ++i) {
-      int64_t seen = 0;
-      for (int set = 0; set < call_->num_key_sets; ++set) {
-        seen += detail::NumVisibleKeys(call_->keys[set], call_->causality,
-                                       detail::PlaceOfQuery(*call_, *task_, set, i));
+  // Few keys carry much weight each, and rounding errors do not average out: such rows get back what rounding takes of
+  // their weights, whatever the others of their block see.
+  void FindRowsOfFewKeys() {
+    num_few_ = 0;
+    if (residual_ == nullptr || call_->residual_keys == 0) return;
+    for (int64_t r = 0; r < task_->num_rows; ++r) {
+      const int64_t i = (task_->row_begin + r) / call_->unit_heads;
+      if (r > 0 && i == (task_->row_begin + r - 1) / call_->unit_heads) {
+        has_few_[r] = has_few_[r - 1];  // heads of one token see the same
+      } else {
+        int64_t seen = 0;
+        for (int set = 0; set < call_->num_key_sets; ++set) {
+          seen += sets_[set].NumSeen(*call_, *task_, set, i, call_->residual_keys + 1);
+        }
+        has_few_[r] = seen <= call_->residual_keys ? 1 : 0;
       }
-      fewest = (std::min)(fewest, seen);
+      num_few_ += has_few_[r];
     }
-    return fewest;
   }
 
   void FoldSplit() {
@@ -199,7 +203,7 @@ class AttendBlock {
       const KeyRange keys = detail::SplitKeysOf(*task_, split, i);
       const int64_t skipped = (std::max)(sets_[i].any_sees.begin - keys.begin, int64_t{0});
       sets_[i].cursor.Seek(keys.begin + skipped / kTileKeys * kTileKeys,
-                           (std::min)(keys.end, sets_[i].any_sees.end));
+                           (std::min)(keys.end, sets_[i].any_sees.end), sets_[i].any_sees.begin);
     }
     set_ = 0;
   }
@@ -220,32 +224,15 @@ class AttendBlock {
     ClearState(which);
     const SoftmaxState state{m_[which], l_[which], alpha_};
     Carry carry = Carry::kNone;
-    int set = tiles_[current].set;
     while (tiles_[current].count > 0) {
       KeyTile& tile = tiles_[current];
       Next(tiles_[1 - current]);
-      if (tile.set != set) {
-        ScaleOutput(o_[which], call_->value_scale[set] / call_->value_scale[tile.set]);
-        set = tile.set;
-      }
-      sets_[set].source.Load(tile, tiles_[1 - current]);
+      sets_[tile.set].source.Load(tile, tiles_[1 - current]);
       RunTile(tile, tiles_[1 - current], carry, state, o_[which]);
       carry = Carry::kKeep;
       current = 1 - current;
     }
-    ScaleOutput(o_[which], call_->value_scale[set] / call_->out_scale);
     return true;
-  }
-
-  // Brings O from values stored at one tensor scale to those of another.
-  void ScaleOutput(float* o, float factor) const {
-    if (factor == 1.0f) return;
-    const F32 d;
-    for (int64_t r = 0; r < task_->num_rows; ++r, o += v_stride_) {
-      for (int64_t c = 0; c < v_columns_; c += kLanes) {
-        hn::Store(hn::Mul(hn::Load(d, o + c), hn::Set(d, factor)), d, o + c);
-      }
-    }
   }
 
   // Rows of the block that go through a tile together: S and P have room for one group.
@@ -265,8 +252,7 @@ class AttendBlock {
     const bool seen_by_all = set.IsSeenByAll(tile);
     const bool is_masked = tokens != tile.count || !seen_by_all;
     if (is_masked) FindMask(tile);
-    // Few keys carry much weight each, and rounding errors do not average out.
-    const bool has_residual = fewest_keys_ <= call_->residual_keys && residual_ != nullptr;
+    const bool has_residual = num_few_ > 0;
     int64_t isolated = 0;
     engine_.StartTile(set.source, tile, next);
     for (int64_t r = 0; r < padded_rows_; r += Engine::kGroupRows) {
@@ -315,6 +301,7 @@ class AttendBlock {
              uint32_t* residual) {
     const int64_t r = rows.begin;
     return Softmax<Packing>(s_, rows.count, tokens, rows.count, call_->scale_log2[tile.set],
+                            call_->value_scale[tile.set],
                             {state.m + r, state.l + r, state.alpha + r}, residual);
   }
 
@@ -338,6 +325,7 @@ class AttendBlock {
       if (columns.begin >= v_columns_) return;
       columns.end = (std::min)(columns.end, v_columns_);
       PackScaledWeights<A>(s_, columns.scales, tokens, rows.count, p, residual);
+      if (has_residual && num_few_ < task_->num_rows) ClearResidual(rows, tokens);
       Accumulate(carry, tile, tokens, columns, rows, p, state, o);
       if (has_residual) Accumulate(Carry::kKeep, tile, tokens, columns, rows, residual, state, o);
     }
@@ -347,12 +335,23 @@ class AttendBlock {
     return residual_ + rows.begin * (kTileKeys / A::kStepTokens);
   }
 
+  // Of rows that see many keys.
+  void ClearResidual(const TileRows& rows, int64_t tokens) const {
+    uint32_t* residual = ResidualOf(rows);
+    for (int64_t step = 0; step < tokens / A::kStepTokens; ++step, residual += rows.count) {
+      for (int64_t r = 0; r < NumLive(rows); ++r) {
+        if (has_few_[rows.begin + r] == 0) residual[r] = 0;
+      }
+    }
+  }
+
   void AddResidual(DType type, KeyTile& tile, int64_t tokens, const SoftmaxState& state, float* o) {
-    if (tile.value_bytes > 0 && KeepFinite<A>(type, v_columns_, staged_values_, tile)) {
+    if (tile.value_bytes > 0 && KeepFinite<A>(type, v_columns_, finite_values_, tile)) {
       engine_.LoadValues(tile, tokens, v_columns_);
     }
     for (int64_t r = 0; r < padded_rows_; r += Engine::kGroupRows) {
       const TileRows rows = GroupAt(r);
+      if (num_few_ < task_->num_rows) ClearResidual(rows, tokens);
       Accumulate(Carry::kKeep, tile, tokens, AllValues(), rows, ResidualOf(rows), state, o);
     }
   }
@@ -402,7 +401,10 @@ class AttendBlock {
   }
 
   // A weight of 0 does not keep a NaN or Inf value out of a row (0 * NaN): where some rows do not see a
-  // key whose value is not finite, that key is taken out of P x V and added for the rows that see it.
+  // key whose value is not finite, what is not finite of it is taken out of P x V and added for the rows that see it. All
+  // else is added in the order of the keys, so that rows which see it get the same whatever others see. A value that is
+  // part of its key is taken out whole: its score is not finite either, and unless a transform made it finite, nothing else
+  // is left of the row.
   int64_t IsolateNonFinite(DType type, KeyTile& tile) {
     const KeyRange& all_see = sets_[tile.set].all_see;
     int64_t count = 0;
@@ -411,7 +413,11 @@ class AttendBlock {
       if (position >= all_see.begin && position < all_see.end) continue;
       if (IsFiniteValue<A>(type, tile.values[t], v_columns_)) continue;
       isolated_[count++] = {t, tile.values[t]};
-      tile.values[t] = reinterpret_cast<const std::byte*>(zeros_);
+      if (tile.value_bytes > 0) {
+        KeepFiniteValue<A>(type, v_columns_, finite_values_, tile, t);
+      } else {
+        tile.values[t] = reinterpret_cast<const std::byte*>(zeros_);
+      }
     }
     return count;
   }
@@ -431,7 +437,9 @@ class AttendBlock {
         VisitStored<A>(type, [&](auto stored) {
           const auto* value = reinterpret_cast<const decltype(stored)*>(isolated_[i].row);
           for (int64_t c = 0; c < call_->v_dim; ++c) {
-            o[r * v_stride_ + A::Position(c)] += weight * ToFloat(value[c]);
+            const float x = ToFloat(value[c]);
+            if (tile.value_bytes == 0 || x - x != 0.0f)
+              o[r * v_stride_ + A::Position(c)] += weight * x;
           }
         });
       }
@@ -449,7 +457,8 @@ class AttendBlock {
   int64_t padded_rows_ = 0;
   int64_t v_columns_ = 0;
   int64_t v_stride_ = 0;
-  int64_t fewest_keys_ = 0;
+  uint8_t* has_few_ = nullptr;  // of each row
+  int64_t num_few_ = 0;
   bool transforms_scores_ = false;
   float* s_;                 // S^T, then P in place
   float* scaled_ = nullptr;  // products of some columns, then P times their scales
@@ -464,6 +473,7 @@ class AttendBlock {
   float* zeros_;
   Element* staged_;
   Element* staged_values_;
+  Element* finite_values_;  // those of them that are not finite, without what is not
   int32_t* mask_begin_;
   int32_t* mask_end_;
   KeyRange* visible_;

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
 #include "lathe/kernel/kernel_table.h"
 #include "lathe/kernel/keys/visibility.h"
@@ -67,6 +68,17 @@ void InNaturalOrder(const float* HWY_RESTRICT o, float factor, int64_t v_columns
   }
 }
 
+// Every NaN in a row becomes the one of type float32's quiet NaN: which of several a sum keeps, with its sign, depends on
+// the order of its operands, and so on who folds which splits.
+inline void MakeNanCanonical(float* row, int64_t columns) {
+  const F32 d;
+  const VF nan = hn::Set(d, std::numeric_limits<float>::quiet_NaN());
+  for (int64_t c = 0; c < columns; c += kLanes) {
+    const VF x = hn::Load(d, row + c);
+    hn::Store(hn::IfThenElse(hn::IsNaN(x), nan, x), d, row + c);
+  }
+}
+
 // Where the query of a task's row stands in its sequence.
 inline int64_t PositionOf(const AttendCall& call, const AttendTask& task, int64_t i) {
   if (!call.positions.empty()) return call.positions(task.token_begin + i);
@@ -87,8 +99,10 @@ void FinishRow(const AttendCall& call, const AttendTask& task, int64_t r, const 
   const double lse2 = static_cast<double>(row.m) + std::log2(static_cast<double>(row.l));
   if (!call.lse.empty()) {
     const double lse = call.lse_policy.base2 ? lse2 : lse2 * kLn2;
+    const float given =
+        std::isnan(lse) ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(lse);
     call.lse.data[token * call.lse.stride[0] + head * call.lse.stride[1]] =
-        is_empty ? call.lse_policy.empty : static_cast<float>(lse);
+        is_empty ? call.lse_policy.empty : given;
   }
   std::byte* out = call.out.data + (token * call.out.stride[0] + head * call.out.stride[1]) *
                                        static_cast<int64_t>(SizeOf(call.out.dtype));
@@ -106,6 +120,7 @@ void FinishRow(const AttendCall& call, const AttendTask& task, int64_t r, const 
   if (call.out_rope.is_given()) {
     RopeRow(call.out_rope, PositionOf(call, task, i), call.v_dim, natural);
   }
+  MakeNanCanonical(natural, v_columns);
   Convert(DType::kFloat32, reinterpret_cast<const std::byte*>(natural), call.out.dtype, out,
           call.v_dim);
 }

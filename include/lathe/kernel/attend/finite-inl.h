@@ -38,25 +38,31 @@ bool IsFiniteValue(DType type, const std::byte* value, int64_t columns) {
   return is_finite;
 }
 
-// Rows of values that are not finite become copies, with zeros where they are not; whether there are
-// any. `copies`: a row of `columns` for each key. What a weight lost may be 0 or below, and would make
+// The row of values of key t becomes a copy, with zeros where it is not finite. `copies`: a row of `columns` for each key.
+template <class A>
+void KeepFiniteValue(DType type, int64_t columns, typename A::Element* copies, KeyTile& tile,
+                     int64_t t) {
+  VisitStored<A>(type, [&](auto stored) {
+    using Stored = decltype(stored);
+    const auto* value = reinterpret_cast<const Stored*>(tile.values[t]);
+    auto* copy = reinterpret_cast<Stored*>(copies + t * columns);
+    for (int64_t c = 0; c < columns; ++c) {
+      const float x = ToFloat(value[c]);
+      copy[c] = x - x == 0.0f ? value[c] : Stored{};
+    }
+    tile.values[t] = reinterpret_cast<const std::byte*>(copy);
+  });
+}
+
+// All rows that are not finite; whether there are any. What a weight lost may be 0 or below, and would make
 // a NaN of an infinite value that the weight itself carried where it belongs. (Values that are part of
 // their key give a score of that kind, and need no care.)
 template <class A>
 bool KeepFinite(DType type, int64_t columns, typename A::Element* copies, KeyTile& tile) {
-  using Element = typename A::Element;
   bool is_changed = false;
   for (int64_t t = 0; t < tile.count; ++t) {
     if (IsFiniteValue<A>(type, tile.values[t], columns)) continue;
-    Element* copy = copies + t * columns;
-    VisitStored<A>(type, [&](auto stored) {
-      const auto* value = reinterpret_cast<const decltype(stored)*>(tile.values[t]);
-      for (int64_t c = 0; c < columns; ++c) {
-        const float x = ToFloat(value[c]);
-        copy[c] = x - x == 0.0f ? FromFloat<Element>(x) : Element{};
-      }
-    });
-    tile.values[t] = reinterpret_cast<const std::byte*>(copy);
+    KeepFiniteValue<A>(type, columns, copies, tile, t);
     is_changed = true;
   }
   return is_changed;

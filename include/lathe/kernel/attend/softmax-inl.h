@@ -56,11 +56,11 @@ LATHE_INLINE VF ColumnMax(const float* s, int64_t s_stride, int64_t tokens) {
 
 // Turns S^T [tokens][padded_rows] into weights P in place ([step][padded_rows] words: row t of S is read
 // before row t / kStepTokens of P is written), and updates the state. Returns whether any maximum moved, so
-// that alpha is not 1 everywhere. Sums add the unrounded weights; where packing rounds and `residual` is
-// given, what it took away goes there, in the same layout. `tokens` is a multiple of 2.
+// that alpha is not 1 everywhere. Sums add the unrounded weights; those of P are times value_scale besides. Where packing
+// rounds and `residual` is given, what it took away goes there, in the same layout. `tokens` is a multiple of 2.
 template <class A>
 bool Softmax(float* s, int64_t s_stride, int64_t tokens, int64_t padded_rows, float scale_log2,
-             const SoftmaxState& state, uint32_t* residual) {
+             float value_scale, const SoftmaxState& state, uint32_t* residual) {
   const F32 d;
   const VF scale = hn::Set(d, scale_log2);
   const VF minus_inf = hn::Neg(hn::Inf(d));
@@ -85,6 +85,7 @@ bool Softmax(float* s, int64_t s_stride, int64_t tokens, int64_t padded_rows, fl
         const VF score = hn::Load(d, s + (t + j) * s_stride + r);
         weight[j] = Exp2(hn::MulSub(score, scale, shift));
         sum[j] = hn::Add(sum[j], weight[j]);
+        if (value_scale != 1.0f) weight[j] = hn::Mul(weight[j], hn::Set(d, value_scale));
       }
       LATHE_UNROLL
       for (int j = 0; j < 2; j += static_cast<int>(A::kStepTokens)) {

@@ -32,7 +32,8 @@ struct KeyTile {
   const std::byte** values = rows;  // as P x V reads them: of rows, or own_values
   int64_t begin = 0;                // number, or entry of the list, of the first key
   int64_t count = 0;
-  int set = 0;  // which of the task's, for who takes tiles of several
+  int64_t num_skipped = 0;  // of them, in front: rows of zeros that no row sees
+  int set = 0;              // which of the task's, for who takes tiles of several
   int64_t record_bytes = 0;
   int64_t side_bytes = 0;
   int64_t value_bytes = 0;  // of own_values
@@ -78,9 +79,20 @@ class KeyCursor {
     if (causality.MasksKeys(keys_)) tree_ = &causality;
   }
 
-  void Seek(int64_t begin, int64_t end) {
+  // Keys of a range before `first_seen` are not looked for.
+  void Seek(int64_t begin, int64_t end, int64_t first_seen = 0) {
     at_ = (std::min)(begin, end);
     end_ = end;
+    first_seen_ = first_seen;
+  }
+
+  // Live keys of the list among its entries [begin, end), or `most` if there are more.
+  int64_t CountLive(int64_t begin, int64_t end, int64_t most) const {
+    int64_t count = 0;
+    for (int64_t at = begin; at < end && count < most; ++at) {
+      if (IsLive(keys_.indices(list_row_, at))) ++count;
+    }
+    return count;
   }
 
   // The next up to tile_keys live keys; count 0 when there are none left.
@@ -90,6 +102,7 @@ class KeyCursor {
     tile.value_bytes = value_bytes_;
     tile.values = value_bytes_ > 0 ? tile.own_values : tile.rows;
     tile.begin = at_;
+    tile.num_skipped = 0;
     tile.count = keys_.has_indices() ? NextOfList(tile) : NextOfRange(tile);
     for (int64_t t = tile.count; t < tile_keys_ + kScoreTokens; ++t) tile.rows[t] = zeros_;
     if (value_bytes_ == 0) return;
@@ -107,9 +120,14 @@ class KeyCursor {
   int64_t NextOfRange(KeyTile& tile) {
     const int64_t block_size = keys_.cache.block_size;
     const int64_t count = (std::min)(end_ - at_, tile_keys_);
-    int64_t page = (first_slot_ + at_) / block_size;
-    int64_t slot = (first_slot_ + at_) % block_size;
-    for (int64_t t = 0; t < count; ++page, slot = 0) {
+    const int64_t skipped = (std::min)((std::max)(first_seen_ - at_, int64_t{0}), count);
+    tile.num_skipped = skipped;
+    for (int64_t t = 0; t < skipped; ++t) {
+      tile.rows[t] = tile.sides[t] = tile.own_values[t] = zeros_;
+    }
+    int64_t page = (first_slot_ + at_ + skipped) / block_size;
+    int64_t slot = (first_slot_ + at_ + skipped) % block_size;
+    for (int64_t t = skipped; t < count; ++page, slot = 0) {
       const int64_t block = keys_.BlockOf(seq_, page);
       for (; slot < block_size && t < count; ++slot) Place(tile, t++, block, slot);
     }
@@ -117,13 +135,17 @@ class KeyCursor {
     return count;
   }
 
+  bool IsLive(int64_t index) const {
+    if (index < 0 || index >= limit_) return false;
+    return tree_ == nullptr || tree_->SeesToken(list_query_, index);
+  }
+
   int64_t NextOfList(KeyTile& tile) {
     const int64_t block_size = keys_.cache.block_size;
     int64_t count = 0;
     for (; at_ < end_ && count < tile_keys_; ++at_) {
       const int64_t index = keys_.indices(list_row_, at_);
-      if (index < 0 || index >= limit_) continue;
-      if (tree_ != nullptr && !tree_->SeesToken(list_query_, index)) continue;
+      if (!IsLive(index)) continue;
       const int64_t page = index / block_size;
       const int64_t block =
           keys_.index_space == IndexSpace::kPhysical ? page : keys_.BlockOf(seq_, page);
@@ -148,6 +170,7 @@ class KeyCursor {
   int64_t limit_ = 0;
   int64_t at_ = 0;
   int64_t end_ = 0;
+  int64_t first_seen_ = 0;
 };
 
 }  // namespace HWY_NAMESPACE

@@ -170,7 +170,7 @@ class RowSource {
   // tile's rows alone, 244 with both.
   void Load(KeyTile& tile, const KeyTile& next) const {
     if (is_in_place_) return;
-    for (int64_t t = 0; t < tile.count; ++t) {
+    for (int64_t t = tile.num_skipped; t < tile.count; ++t) {
       tile.Prefetch(t + kRowsAhead);
       next.Prefetch(t);
       if (num_scales_ > 0) read_scales_(tile.rows[t], tile.sides[t], tile_keys_, scales_ + t);

@@ -46,6 +46,14 @@ struct TaskKeys {
     }
   }
 
+  // How many keys query i of a task sees, or `most` if there are more.
+  int64_t NumSeen(const AttendCall& call, const AttendTask& task, int set, int64_t i,
+                  int64_t most) const {
+    if (has_list) return cursor.CountLive(task.keys[set].begin, task.keys[set].end, most);
+    const auto query = detail::PlaceOfQuery(call, task, set, i);
+    return detail::NumVisibleKeys(call.keys[set], call.causality, query);
+  }
+
   bool IsSeenByAll(const KeyTile& tile) const {
     return has_list || (all_see.begin <= tile.begin && all_see.end >= tile.begin + tile.count);
   }
@@ -72,6 +80,7 @@ struct TaskKeys {
               : detail::VisibleKeys(keys, call.causality, detail::PlaceOfQuery(call, task, set, i));
       all_see.begin = (std::max)(all_see.begin, visible[r].begin);
       all_see.end = (std::min)(all_see.end, visible[r].end);
+      if (detail::NumKeys(visible[r]) == 0) continue;
       any_sees.begin = (std::min)(any_sees.begin, visible[r].begin);
       any_sees.end = (std::max)(any_sees.end, visible[r].end);
     }
