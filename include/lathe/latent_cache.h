@@ -23,8 +23,10 @@ namespace lathe {
 //   kv_c          [>=N, kv_lora_rank] float32, float16 or bfloat16, innermost stride 1
 //   k_pe          [>=N, qk_rope_head_dim] of any of these types, innermost stride 1; not given when the
 //                 record has no rope part of its own
-//   slot_mapping  [N] block * block_size + offset; negative: the token is not written. Two tokens with one
-//                 slot leave one of the two records there, whole if they are written by one worker.
+//   slot_mapping  [N] block * block_size + offset; negative: the token is not written. No slots at all are N = 0
+//                 of a list with a stride, as Packed gives it; a list that was never set is refused where
+//                 kv_c has rows. Two tokens with one slot leave one of the two records there, whole if they
+//                 are written by one worker.
 //   cache         any format; its record width is kv_lora_rank + qk_rope_head_dim
 //   transform     optional (row_transform.h): what becomes of a row before it is written. With k_pe, the
 //                 norm acts on kv_c, the rope on k_pe and rounding on both (DeepSeek-V2 and V3: kv_c before
@@ -56,9 +58,9 @@ struct LatentWriteOptions {
 // largest float, so the rest of its tile becomes small. e2m1 has no NaN: a tile with a NaN or an
 // infinity becomes NaN as a whole. Transformed rows are those of PrepareQueries (query_prep.h) in float32, of
 // the same bits; they are equal on one target, for any number of workers, and close on different ones.
-// Refuses, before anything is written: null data, strides smaller than a row, misaligned data, fewer
-// source rows than slots, a transform that does not fit (query_prep.h), rows above kMaxTransformWidth with
-// one, slots >= num_blocks * block_size, a width that the format does not have, a
+// Refuses, before anything is written: a forgotten slot_mapping, null data, strides smaller than a row,
+// misaligned data, fewer source rows than slots, a transform that does not fit (query_prep.h), rows above
+// kMaxTransformWidth with one, slots >= num_blocks * block_size, a width that the format does not have, a
 // cache.scale that is not finite and above 0 where it counts, a cache that overlaps what is read.
 LATHE_API Status WriteLatentCache(const LatentWriteArgs& args,
                                   const LatentWriteOptions& options = {},

@@ -50,6 +50,17 @@ TEST_CASE("a refusal names argument, field, element, value, rule, bound and reas
       "AVX512_FP16");
 }
 
+TEST_CASE("a refusal quotes names as well as numbers", "[status]") {
+  REQUIRE(Text(Invalid("cache", ".format").IsNamed("kFp8DsMla").MustName("be", "kLatentFloat32")) ==
+          "invalid argument: cache.format is kFp8DsMla, must be kLatentFloat32");
+  REQUIRE(Text(Refuse(StatusCode::kTargetUnavailable, "options.target")
+                   .IsNamed("avx3_spr")
+                   .Must("be a target that runs here")
+                   .Because("this CPU lacks AVX512_FP16")) ==
+          "target unavailable: options.target is avx3_spr, must be a target that runs here: this "
+          "CPU lacks AVX512_FP16");
+}
+
 TEST_CASE("a refusal of one struct of a list says which", "[status]") {
   REQUIRE(Text(Invalid("out", ".extent").At(2).Is(5).Must("be", 4).Of("parts", 0)) ==
           "invalid argument: parts[0].out.extent[2] is 5, must be 4");

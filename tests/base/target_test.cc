@@ -117,8 +117,7 @@ TEST_CASE("forcing a target that cannot run is refused with its reason", "[targe
     REQUIRE(std::string(status.argument) == "options.target");
     REQUIRE(std::string(status.reason) == info.reason);
     REQUIRE(std::string(Format(status).c_str()) ==
-            "target unavailable: options.target is " +
-                std::to_string(static_cast<int>(info.target)) +
+            "target unavailable: options.target is " + std::string(info.name) +
                 ", must be auto or a target that runs here: " + info.reason);
   }
   LatentWriteOptions options;

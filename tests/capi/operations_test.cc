@@ -56,6 +56,16 @@ TEST_CASE("latent writes through C give the bytes of C++", "[capi]") {
   RequireOk(
       [&](lathe_message* m) { return lathe_write_latent_cache(&c.args, &options, nullptr, m); });
   REQUIRE(SameBits(problem.cache, expected));
+
+  problem.Reset();
+  CWrite forgotten(problem.args);
+  forgotten.args.slot_mapping = lathe_tensor{};
+  RequireInvalid(
+      [&](lathe_message* m) {
+        return lathe_write_latent_cache(&forgotten.args, &options, nullptr, m);
+      },
+      "slot_mapping must be given: there are rows to write, and it says where");
+  REQUIRE(problem.IsUntouched());
 }
 
 TEST_CASE("latent writes of many layers through C give the bytes of C++", "[capi]") {

@@ -204,7 +204,7 @@ TEST_CASE("a compressor refuses wrong positions and sequences", "[compressor][va
 
 TEST_CASE("a compressor refuses a state that lacks rows", "[compressor][validation]") {
   RequireRefusals({
-      {"invalid argument: state.format is 2, must be kLatentFloat32 = 0",
+      {"invalid argument: state.format is kLatentBFloat16, must be kLatentFloat32",
        [](Call& c) { c.args.state.format = CacheFormat::kLatentBFloat16; }},
       {"invalid argument: state.row_stride is 60, must be at least a record's bytes, 64",
        [](Call& c) { c.args.state.row_stride = 60; }},
@@ -238,7 +238,8 @@ TEST_CASE("a compressor refuses wrong places for entries", "[compressor][validat
   RequireRefusals({
       {"invalid argument: cache.format is 99, must be a known CacheFormat",
        [](Call& c) { c.args.cache.format = static_cast<CacheFormat>(99); }},
-      {"invalid argument: cache.format is 7, must be one for the width in use; this one's is 512",
+      {"invalid argument: cache.format is kFp8Ds4, must be one for the width in use; this one's is "
+       "512",
        [](Call& c) { c.args.cache.format = CacheFormat::kFp8Ds4; }},
       {"invalid argument: cache.data must not be null",
        [](Call& c) { c.args.cache.data = nullptr; }},

@@ -231,7 +231,8 @@ TEST_CASE("an indexer write refuses", "[formats][indexer][validation]") {
       {"invalid argument: k.stride[0] is 127, must be at least a row's width, 128",
        [](Args& a) { a.k.stride[0] = 127; }},
       {"invalid argument: k must not overlap cache", [](Args& a) { a.k.data = a.cache.data; }},
-      {"invalid argument: cache.format is 12, must be one for the width in use; this one's is 128",
+      {"invalid argument: cache.format is kIndexerFp8, must be one for the width in use; this "
+       "one's is 128",
        [](Args& a) { a.k.extent[1] = 64; }},
       {"invalid argument: cache.row_stride is 127, must be at least a record's bytes, 128",
        [](Args& a) { a.cache.row_stride = 127; }},

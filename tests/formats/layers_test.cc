@@ -133,10 +133,14 @@ TEST_CASE("what a layer's write refuses, all layers are spared", "[formats]") {
       {CacheFormat::kLatentFp8E4m3, "cache.scale is inf, must be finite and above 0",
        [](LatentWriteArgs& a) { a.cache.scale = kInf; }},
       {CacheFormat::kFp8DsMla,
-       "cache.format is 6, must be one for the width in use; this one's is 576",
+       "cache.format is kFp8DsMla, must be one for the width in use; this one's is 576: k_pe is "
+       "not given, and "
+       "the record is as wide as kv_c alone",
        [](LatentWriteArgs& a) { a.kv_c.extent[1] = 512; }},
       {CacheFormat::kDs41Fp8,
-       "cache.format is 9, must be one for the width in use; this one's is 512",
+       "cache.format is kDs41Fp8, must be one for the width in use; this one's is 512: k_pe is not "
+       "given, and "
+       "the record is as wide as kv_c alone",
        [](LatentWriteArgs& a) { a.kv_c.extent[1] = 448; }},
       {CacheFormat::kNvfp4DsMla, "cache.format is 99, must be a known CacheFormat",
        [](LatentWriteArgs& a) { a.cache.format = static_cast<CacheFormat>(99); }},

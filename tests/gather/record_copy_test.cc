@@ -168,7 +168,8 @@ TEST_CASE("what a record copy refuses", "[gather][validation]") {
       {"invalid argument: cache.row_stride is 100, must be at least a record's bytes, 120",
        [](Args& a) { a.width = 30; }},
       {"invalid argument: cache.data must not be null", [](Args& a) { a.cache.data = nullptr; }},
-      {"invalid argument: cache.format is 6, must be one for the width in use; this one's is 576",
+      {"invalid argument: cache.format is kFp8DsMla, must be one for the width in use; this one's "
+       "is 576",
        [](Args& a) { a.cache.format = CacheFormat::kFp8DsMla; }},
       {"invalid argument: dst_slots.extent[0] is 1, must be 2",
        [](Args& a) { a.dst_slots.extent[0] = 1; }},

@@ -79,7 +79,8 @@ TEST_CASE("a gather refuses wrong caches", "[gather][validation]") {
   RequireRefusals({
       {"invalid argument: cache.format is 77, must be a known CacheFormat",
        [](Problem& p) { p.args.cache.format = static_cast<CacheFormat>(77); }},
-      {"invalid argument: cache.format is 7, must be one for the width in use; this one's is 512",
+      {"invalid argument: cache.format is kFp8Ds4, must be one for the width in use; this one's is "
+       "512",
        [](Problem& p) { p.args.cache.format = CacheFormat::kFp8Ds4; }},
       {"invalid argument: cache.scale is 0, must be finite and above 0",
        [](Problem& p) { p.args.cache.scale = 0.0f; }},

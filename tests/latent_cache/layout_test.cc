@@ -159,6 +159,11 @@ TEST_CASE("A4: skipped tokens change nothing", "[latent_cache][A4]") {
 
 TEST_CASE("no tokens: nothing happens", "[latent_cache]") {
   REQUIRE(WriteLatentCache(LatentWriteArgs{}).ok());
+  // A step without tokens, over buffers with room for some.
+  WriteProblem problem(WriteCase{});
+  problem.args.slot_mapping = Packed(static_cast<const int64_t*>(nullptr), 0);
+  problem.Run();
+  REQUIRE(problem.IsUntouched());
 }
 
 TEST_CASE("A5: records past 2^31 and 2^32 elements", "[latent_cache][A5]") {

@@ -120,6 +120,8 @@ TEST_CASE("a latent write refuses wrong slots", "[latent_cache][validation]") {
        [](Problem& p) { p.args.cache.num_blocks = 0; }},
       {"invalid argument: slot_mapping.data must not be null",
        [](Problem& p) { p.args.slot_mapping.data = nullptr; }},
+      {"invalid argument: slot_mapping must be given: there are rows to write, and it says where",
+       [](Problem& p) { p.args.slot_mapping = {}; }},
       {"invalid argument: slot_mapping.extent[0] is -1, must be at least 0",
        [](Problem& p) { p.args.slot_mapping.extent[0] = -1; }},
       {"invalid argument: slot_mapping.stride[0] is -1, must be at least 0",

@@ -70,8 +70,9 @@ TEST_CASE("a plan refuses more workers than there are anywhere", "[mla_decode][v
 
 TEST_CASE("a plan is stale when the rope part changed its type", "[mla_decode][validation]") {
   const auto in_parts = [](Call &c) { c.GiveQueryInParts(); };
-  RequireRunRefuses({{"stale plan: q_pe.dtype is 2, must be what the plan was made for, 0",
-                      [](Call &c) { c.args.q_pe.dtype = DType::kBFloat16; }, in_parts}});
+  RequireRunRefuses(
+      {{"stale plan: q_pe.dtype is bfloat16, must be what the plan was made for, float32",
+        [](Call &c) { c.args.q_pe.dtype = DType::kBFloat16; }, in_parts}});
 }
 
 TEST_CASE("a run refuses an executor without a function", "[mla_decode][validation]") {

@@ -33,11 +33,13 @@ TEST_CASE("a run refuses a plan made for another batch", "[mla_decode][validatio
        [](Call& c) { c.args.query_start_loc.extent[0] = 2; }},
       {"stale plan: query_start_loc.extent[0] is 4, must be what the plan was made for, 3",
        [](Call& c) { c.args.query_start_loc = {}; }},
-      {"stale plan: q.dtype is 1, must be what the plan was made for, 0",
+      {"stale plan: q.dtype is float16, must be what the plan was made for, float32",
        [](Call& c) { c.args.q.dtype = DType::kFloat16; }},
-      {"stale plan: keys.cache.format is 2, must be what the plan was made for, 0",
+      {"stale plan: keys.cache.format is kLatentBFloat16, must be what the plan was made for, "
+       "kLatentFloat32",
        [](Call& c) { c.args.keys.cache.format = CacheFormat::kLatentBFloat16; }},
-      {"stale plan: keys.cache.format is 1, must be what the plan was made for, 0",
+      {"stale plan: keys.cache.format is kLatentFloat16, must be what the plan was made for, "
+       "kLatentFloat32",
        [](Call& c) { c.args.keys.cache.format = CacheFormat::kLatentFloat16; }},
   });
 }

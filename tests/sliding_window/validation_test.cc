@@ -84,7 +84,8 @@ TEST_CASE("a run is for the key sets that its plan was made for", "[sliding_wind
        {kStale, [](Call& c) { c.args.positions = {}; }, GiveRopeAndPositions},
        {kStale, [](Call& c) { c.args.out_rope.cos.extent[0] = c.args.out_rope.sin.extent[0] = 7; },
         GiveRope},
-       {"stale plan: extra_keys.cache.format is 2, must be what the plan was made for, 0",
+       {"stale plan: extra_keys.cache.format is kLatentBFloat16, must be what the plan was made "
+        "for, kLatentFloat32",
         [](Call& c) { c.args.extra_keys.cache.format = CacheFormat::kLatentBFloat16; },
         GiveExtra}});
 }

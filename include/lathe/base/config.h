@@ -3,6 +3,11 @@
 #ifndef LATHE_BASE_CONFIG_H_
 #define LATHE_BASE_CONFIG_H_
 
+#if defined(_MSVC_LANG) ? _MSVC_LANG < 201703L : __cplusplus < 201703L
+#error "lathe needs C++17 or newer: compile this file with -std=c++17 (or link the CMake target)"
+#include "lathe/base/cxx17_is_needed"  // stops here: hundreds of errors would follow that mean the same
+#endif
+
 // A function that is never emitted on its own: translation units built with different -m flags must not
 // share a copy, or the linker may give a baseline caller the AVX-512 one.
 #if defined(_MSC_VER) && !defined(__clang__)

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "lathe/base/config.h"
+
 namespace lathe {
 
 // run(ctx, num_tasks, fn, arg) calls fn(arg, task) exactly once for every task in [0, num_tasks), on

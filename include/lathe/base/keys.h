@@ -21,6 +21,18 @@ enum class CacheFormat : uint8_t {
 #undef LATHE_FORMAT
 };
 
+// "kFp8DsMla", as the enumerators are called; "unknown" for a value that is no format.
+constexpr const char* Name(CacheFormat format) noexcept {
+  switch (format) {
+#define LATHE_FORMAT(enumerator, number, type) \
+  case CacheFormat::enumerator:                \
+    return #enumerator;
+#include "lathe/cache/formats.def"
+#undef LATHE_FORMAT
+  }
+  return "unknown";
+}
+
 // num_blocks pages of block_size token records each. RecordAt says where the record at `slot` of page `block`
 // lies, in bytes of 64-bit arithmetic; in formats whose pages have a second part (scales) it continues at SideAt,
 // side_bytes being SideBytes(format).
@@ -53,20 +65,18 @@ using PagedCache = BasicPagedCache<const std::byte>;
 using MutablePagedCache = BasicPagedCache<std::byte>;
 
 namespace detail {
-template <class T>
-struct LatentFormatOf;
-template <>
-struct LatentFormatOf<float> {
-  static constexpr CacheFormat kFormat = CacheFormat::kLatentFloat32;
-};
-template <>
-struct LatentFormatOf<float16> {
-  static constexpr CacheFormat kFormat = CacheFormat::kLatentFloat16;
-};
-template <>
-struct LatentFormatOf<bfloat16> {
-  static constexpr CacheFormat kFormat = CacheFormat::kLatentBFloat16;
-};
+// The format of plain rows of that type.
+constexpr CacheFormat LatentFormatOf(DType dtype) noexcept {
+  switch (dtype) {
+    case DType::kFloat32:
+      return CacheFormat::kLatentFloat32;
+    case DType::kFloat16:
+      return CacheFormat::kLatentFloat16;
+    case DType::kBFloat16:
+      break;
+  }
+  return CacheFormat::kLatentBFloat16;
+}
 }  // namespace detail
 
 // A cache of plain elements [num_blocks, block_size, width], T = float, float16 or bfloat16. The strides, in the order
@@ -74,13 +84,12 @@ struct LatentFormatOf<bfloat16> {
 template <class T>
 auto LatentPages(T* data, int64_t num_blocks, int64_t block_size, int64_t width,
                  int64_t block_stride = 0, int64_t row_stride = 0) noexcept {
-  using Element = std::remove_const_t<T>;
   using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
   constexpr auto kBytes = static_cast<int64_t>(sizeof(T));
   if (row_stride == 0) row_stride = width;
   if (block_stride == 0) block_stride = block_size * row_stride;
   return BasicPagedCache<Byte>{reinterpret_cast<Byte*>(data),
-                               detail::LatentFormatOf<Element>::kFormat,
+                               detail::LatentFormatOf(kDTypeOf<T>),
                                num_blocks,
                                block_size,
                                block_stride * kBytes,

@@ -47,16 +47,17 @@ constexpr const char* Name(StatusCode code) noexcept {
 //   argument   name as the caller wrote it, "keys.seq_lens"
 //   field      part of it that is meant, ".stride", or ""
 //   index      element of that, or -1 when it is meant as a whole
-//   value      what was given; `kind` says whether integer, real or none is quoted
+//   value      what was given; `kind` says whether an integer, a real, a name or nothing is quoted
 //   rule       what was expected, "be at most block_table.extent[1] * block_size ="
 //   bound      the number that ends the rule; meaningful where `has_bound`
+//   wanted     the name that ends the rule, "kLatentFloat32", or ""
 //   reason     why, where the rule alone does not say, or ""
 // Refusals happen before the first byte of any output is written.
 //
 // Refusals are made by chaining:
 //   return Invalid("keys.window").Is(window).Must("be at least", 0);
 struct [[nodiscard]] Status {
-  enum class Kind : uint8_t { kNone, kInteger, kReal };
+  enum class Kind : uint8_t { kNone, kInteger, kReal, kName };
 
   StatusCode code = StatusCode::kOk;
   Kind kind = Kind::kNone;
@@ -68,8 +69,10 @@ struct [[nodiscard]] Status {
   int64_t index = -1;
   int64_t integer = 0;
   double real = 0.0;
+  const char* name = "";
   const char* rule = "";
   int64_t bound = 0;
+  const char* wanted = "";
   const char* reason = "";
 
   constexpr bool ok() const noexcept { return code == StatusCode::kOk; }
@@ -98,6 +101,12 @@ struct [[nodiscard]] Status {
     s.real = value;
     return s;
   }
+  constexpr Status IsNamed(const char* value) const noexcept {
+    Status s = *this;
+    s.kind = Kind::kName;
+    s.name = value;
+    return s;
+  }
   constexpr Status Must(const char* expectation) const noexcept {
     Status s = *this;
     s.rule = expectation;
@@ -107,6 +116,11 @@ struct [[nodiscard]] Status {
     Status s = Must(expectation);
     s.has_bound = true;
     s.bound = limit;
+    return s;
+  }
+  constexpr Status MustName(const char* expectation, const char* value) const noexcept {
+    Status s = Must(expectation);
+    s.wanted = value;
     return s;
   }
   constexpr Status Because(const char* why) const noexcept {
@@ -144,16 +158,18 @@ LATHE_INLINE StatusText Format(const Status& s) noexcept {
     std::snprintf(out.text, sizeof(out.text), "ok");
     return out;
   }
-  char entry[24] = "", index[24] = "", value[40] = "", bound[24] = "";
+  char entry[24] = "", index[24] = "", value[56] = "", bound[24] = "";
   if (s.list[0] != '\0') std::snprintf(entry, sizeof(entry), "[%" PRId64 "].", s.entry);
   if (s.index >= 0) std::snprintf(index, sizeof(index), "[%" PRId64 "]", s.index);
   if (s.kind == Status::Kind::kInteger)
     std::snprintf(value, sizeof(value), " is %" PRId64 ",", s.integer);
   if (s.kind == Status::Kind::kReal) std::snprintf(value, sizeof(value), " is %.9g,", s.real);
+  if (s.kind == Status::Kind::kName) std::snprintf(value, sizeof(value), " is %s,", s.name);
   if (s.has_bound) std::snprintf(bound, sizeof(bound), " %" PRId64, s.bound);
-  std::snprintf(out.text, sizeof(out.text), "%s: %s%s%s%s%s%s must %s%s%s%s", Name(s.code), s.list,
-                entry, s.argument, s.field, index, value, s.rule, bound,
-                s.reason[0] != '\0' ? ": " : "", s.reason);
+  std::snprintf(out.text, sizeof(out.text), "%s: %s%s%s%s%s%s must %s%s%s%s%s%s", Name(s.code),
+                s.list, entry, s.argument, s.field, index, value, s.rule, bound,
+                s.wanted[0] != '\0' ? " " : "", s.wanted, s.reason[0] != '\0' ? ": " : "",
+                s.reason);
   return out;
 }
 

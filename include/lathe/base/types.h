@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "lathe/base/config.h"
+
 namespace lathe {
 
 // Storage only: no arithmetic. Arrays of them alias the raw integers of other libraries' types of
@@ -248,7 +250,14 @@ enum class DType : uint8_t { kFloat32 = 0, kFloat16 = 1, kBFloat16 = 2 };
 namespace detail {
 
 template <class T>
-struct DTypeTag;
+struct DTypeTag {
+  static_assert(
+      !std::is_same_v<T, T>,
+      "tensors hold float, lathe::float16 or lathe::bfloat16; an engine's own 16-bit words "
+      "(uint16_t, __bf16, ...) are passed as they lie: "
+      "reinterpret_cast<const lathe::bfloat16*>(pointer)");
+  static constexpr DType value = DType::kFloat32;
+};
 template <>
 struct DTypeTag<float> : std::integral_constant<DType, DType::kFloat32> {};
 template <>
@@ -258,7 +267,7 @@ struct DTypeTag<bfloat16> : std::integral_constant<DType, DType::kBFloat16> {};
 
 }  // namespace detail
 
-// The DType of an element type, const or not; other types do not compile.
+// The DType of an element type, const or not; other types do not compile, and are told how to be passed.
 template <class T>
 inline constexpr DType kDTypeOf = detail::DTypeTag<std::remove_cv_t<T>>::value;
 

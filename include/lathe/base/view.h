@@ -17,6 +17,10 @@ namespace lathe {
 
 // Element (i0, i1, ...) is data[i0 * stride[0] + i1 * stride[1] + ...]. Strides may leave gaps and
 // need not be ordered; an array that is not given has data == nullptr and extents of 0.
+//
+// Nothing here says where the memory behind `data` ends, so no call can tell a stride that is too large
+// from a gap: one in bytes where elements are meant passes every check and reads, or writes, past the end. Strides of
+// a PagedCache, and only those, are in bytes.
 template <class T, size_t R>
 struct View {
   T* data = nullptr;

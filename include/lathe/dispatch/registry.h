@@ -139,6 +139,7 @@ inline Status ResolveTarget(Target requested, const KernelTable** kernels,
                             Target* resolved = nullptr) noexcept {
   const Registry& registry = GetRegistry();
   const char* reason = "no such target";
+  bool is_known = false;
   for (size_t i = 0; i < kNumRows; ++i) {
     const TargetInfo& info = registry.info[i];
     if (requested == Target::kAuto ? i != registry.best : info.target != requested) continue;
@@ -148,11 +149,12 @@ inline Status ResolveTarget(Target requested, const KernelTable** kernels,
       return OkStatus();
     }
     reason = info.reason;
+    is_known = true;
   }
-  return Refuse(StatusCode::kTargetUnavailable, "options.target")
-      .Is(static_cast<int64_t>(requested))
-      .Must("be auto or a target that runs here")
-      .Because(reason);
+  const Status refused = Refuse(StatusCode::kTargetUnavailable, "options.target")
+                             .Must("be auto or a target that runs here")
+                             .Because(reason);
+  return is_known ? refused.IsNamed(Name(requested)) : refused.Is(static_cast<int64_t>(requested));
 }
 
 }  // namespace LATHE_ABI

@@ -263,7 +263,7 @@ Status CheckCache(const char* name, const BasicPagedCache<Byte>& cache, int64_t 
   }
   if (const int64_t fixed = FixedWidth(cache.format); fixed != 0 && width != fixed) {
     return Invalid(name, ".format")
-        .Is(static_cast<int64_t>(cache.format))
+        .IsNamed(Name(cache.format))
         .Must("be one for the width in use; this one's is", fixed);
   }
   if (HasTensorScale(cache.format) && !(cache.scale > 0.0f && std::isfinite(cache.scale))) {

@@ -123,8 +123,8 @@ inline Status CheckRun(const PlanOfMlaDecode& plan, const MlaDecodeArgs& args, B
     const CacheFormat format = KeySetOf(args, set).cache.format;
     if (format == plan.formats[set]) continue;
     return Refuse(StatusCode::kStalePlan, kKeyNames[set].cache, ".format")
-        .Is(static_cast<int64_t>(format))
-        .Must("be what the plan was made for,", static_cast<int64_t>(plan.formats[set]));
+        .IsNamed(Name(format))
+        .MustName("be what the plan was made for,", Name(plan.formats[set]));
   }
   if (FingerprintOf(args) != plan.fingerprint) {
     return Refuse(StatusCode::kStalePlan, "plan")

@@ -73,8 +73,8 @@ inline Status CheckArgs(const PrefillShape& shape, const PrefillArgs& args, bool
       "v", args.v, {args.k.extent[0], shape.kv_heads(), shape.v_head_dim}, needs_data));
   if (args.v.dtype != args.k.dtype) {
     return Invalid("v", ".dtype")
-        .Is(static_cast<int64_t>(args.v.dtype))
-        .Must("be that of k,", static_cast<int64_t>(args.k.dtype));
+        .IsNamed(Name(args.v.dtype))
+        .MustName("be that of k,", Name(args.k.dtype));
   }
   if (IsGiven(args.attn_sink)) {
     LATHE_RETURN_IF_REFUSED(CheckFloats("attn_sink", args.attn_sink, {shape.num_heads}));

@@ -62,8 +62,8 @@ inline Status CheckBatch(const AttendPlan& plan, const BatchSize& batch) {
 inline Status CheckPlannedDType(const char* name, DType dtype, DType planned) {
   if (dtype == planned) return OkStatus();
   return Refuse(StatusCode::kStalePlan, name, ".dtype")
-      .Is(static_cast<int64_t>(dtype))
-      .Must("be what the plan was made for,", static_cast<int64_t>(planned));
+      .IsNamed(Name(dtype))
+      .MustName("be what the plan was made for,", Name(planned));
 }
 
 inline Status CheckWorkspace(const AttendPlan& plan, Buffer workspace) {

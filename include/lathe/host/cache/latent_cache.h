@@ -71,17 +71,40 @@ inline Status CheckWriteTransform(const LatentWriteArgs& args) {
                         [&args](int64_t i) { return args.slot_mapping(i) >= 0; });
 }
 
-// `name`: what the caller knows kv_c by.
-inline Status CheckLatentWrite(const LatentWriteArgs& args, const char* name) {
+// Slots that nobody has set; a list without slots has a stride, as Packed gives it.
+inline bool IsForgotten(const IndexView<1>& slots) {
+  return slots.data == nullptr && slots.extent[0] == 0 && slots.stride[0] == 0;
+}
+
+// What the caller knows the arguments by; without a name there is no such argument.
+struct WriteNames {
+  const char* kv_c = "kv_c";
+  const char* k_pe = "k_pe";
+};
+
+// A record that is too narrow by a fixed format most often lacks the part that was forgotten.
+inline Status CheckRecords(const LatentWriteArgs& args, const WriteNames& names) {
+  const Status refused = CheckCache("cache", args.cache, RecordWidth(args), true);
+  const bool is_narrow = RecordWidth(args) < FixedWidth(args.cache.format);
+  if (!is_narrow || names.k_pe == nullptr || IsGiven(args.k_pe)) return refused;
+  return refused.Because("k_pe is not given, and the record is as wide as kv_c alone");
+}
+
+inline Status CheckLatentWrite(const LatentWriteArgs& args, const WriteNames& names) {
   const int64_t num_tokens = args.slot_mapping.extent[0];
+  if (IsForgotten(args.slot_mapping) && args.kv_c.extent[0] > 0) {
+    return Invalid("slot_mapping")
+        .Must("be given")
+        .Because("there are rows to write, and it says where");
+  }
   if (num_tokens == 0) return OkStatus();
   LATHE_RETURN_IF_REFUSED(CheckIndices("slot_mapping", args.slot_mapping, {-1}));
   if (args.kv_c.extent[1] < 1) {
-    return Invalid(name, ".extent").At(1).Is(args.kv_c.extent[1]).Must("be at least", 1);
+    return Invalid(names.kv_c, ".extent").At(1).Is(args.kv_c.extent[1]).Must("be at least", 1);
   }
-  LATHE_RETURN_IF_REFUSED(CheckSource(name, args.kv_c, num_tokens));
+  LATHE_RETURN_IF_REFUSED(CheckSource(names.kv_c, args.kv_c, num_tokens));
   if (IsGiven(args.k_pe)) LATHE_RETURN_IF_REFUSED(CheckSource("k_pe", args.k_pe, num_tokens));
-  LATHE_RETURN_IF_REFUSED(CheckCache("cache", args.cache, RecordWidth(args), true));
+  LATHE_RETURN_IF_REFUSED(CheckRecords(args, names));
   LATHE_RETURN_IF_REFUSED(CheckSlots(args));
   return CheckWriteTransform(args);
 }
@@ -108,13 +131,14 @@ inline Status CheckOverlaps(const LatentWriteArgs* layers, size_t num_layers, co
   return OkStatus();
 }
 
-inline Status WriteRecords(const LatentWriteArgs* layers, size_t num_layers, const char* name,
-                           const LatentWriteOptions& options, const Executor& executor) {
+inline Status WriteRecords(const LatentWriteArgs* layers, size_t num_layers,
+                           const WriteNames& names, const LatentWriteOptions& options,
+                           const Executor& executor) {
   if (layers == nullptr && num_layers > 0) return Invalid("layers").Must("not be null");
   for (size_t i = 0; i < num_layers; ++i) {
-    LATHE_RETURN_IF_REFUSED(CheckLatentWrite(layers[i], name));
+    LATHE_RETURN_IF_REFUSED(CheckLatentWrite(layers[i], names));
   }
-  LATHE_RETURN_IF_REFUSED(CheckOverlaps(layers, num_layers, name));
+  LATHE_RETURN_IF_REFUSED(CheckOverlaps(layers, num_layers, names.kv_c));
   const KernelTable* kernels = nullptr;
   LATHE_RETURN_IF_REFUSED(StartCall(options.target, executor, &kernels));
   // A record takes some 50 ns and more; fewer than 32 of them are not worth a second thread.
@@ -135,14 +159,14 @@ lathe::Status lathe::WriteLatentCaches(const LatentWriteArgs* layers, size_t num
                                        const LatentWriteOptions& options,
                                        const Executor& executor) noexcept {
   LATHE_BEGIN_CALL;
-  return WriteRecords(layers, num_layers, "kv_c", options, executor);
+  return WriteRecords(layers, num_layers, {}, options, executor);
 }
 
 lathe::Status lathe::WriteLatentCache(const LatentWriteArgs& args,
                                       const LatentWriteOptions& options,
                                       const Executor& executor) noexcept {
   LATHE_BEGIN_CALL;
-  return WriteRecords(&args, 1, "kv_c", options, executor);
+  return WriteRecords(&args, 1, {}, options, executor);
 }
 
 // A key of an indexer is a record without a rope part of its own.
@@ -156,7 +180,8 @@ lathe::Status lathe::WriteIndexerCache(const IndexerWriteArgs& args,
   write.cache = args.cache;
   write.transform = args.transform;
   write.positions = args.positions;
-  return WriteRecords(&write, 1, "k", {options.target, options.power_of_two_scales}, executor);
+  return WriteRecords(&write, 1, {"k", nullptr}, {options.target, options.power_of_two_scales},
+                      executor);
 }
 
 #endif  // LATHE_HOST_CACHE_LATENT_CACHE_H_

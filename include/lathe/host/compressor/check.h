@@ -121,8 +121,8 @@ inline Status CheckState(const CompressorArgs& args, const CompressorOptions& op
   const MutablePagedCache& state = args.state;
   if (state.format != CacheFormat::kLatentFloat32) {
     return Invalid("state.format")
-        .Is(static_cast<int64_t>(state.format))
-        .Must("be kLatentFloat32 =", static_cast<int64_t>(CacheFormat::kLatentFloat32));
+        .IsNamed(Name(state.format))
+        .MustName("be", Name(CacheFormat::kLatentFloat32));
   }
   LATHE_RETURN_IF_REFUSED(CheckCache("state", state, 2 * args.kv.extent[1], true));
   LATHE_RETURN_IF_REFUSED(CheckWithin("state.block_size", state.block_size, 1, kMaxDim));

@@ -20,12 +20,9 @@ inline KeyRows ResolveKeys(const KeySet& keys) {
 
 // The rows of one head of a tensor [S, heads, width], as one page of S records.
 inline PagedCache PageOfRows(const In<3>& rows) {
-  constexpr CacheFormat kFormats[] = {LatentFormatOf<float>::kFormat,
-                                      LatentFormatOf<float16>::kFormat,
-                                      LatentFormatOf<bfloat16>::kFormat};
   PagedCache page;
   page.data = rows.data;
-  page.format = kFormats[static_cast<size_t>(rows.dtype)];
+  page.format = LatentFormatOf(rows.dtype);
   page.num_blocks = 1;
   page.block_size = (std::max)(rows.extent[0], int64_t{1});
   page.row_stride = rows.stride[0] * static_cast<int64_t>(SizeOf(rows.dtype));
