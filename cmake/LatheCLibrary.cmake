@@ -10,7 +10,6 @@ add_library(lathe_c ${type} src/lathe_c.cc)
 add_library(lathe::c ALIAS lathe_c)
 set_target_properties(
   lathe_c PROPERTIES EXPORT_NAME c CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
-                     POSITION_INDEPENDENT_CODE ON
                      VERSION ${PROJECT_VERSION}
                      # Finds a Highway that is not the system's also after it is installed.
                      INSTALL_RPATH_USE_LINK_PATH ON
@@ -20,6 +19,10 @@ target_include_directories(
   lathe_c INTERFACE "$<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include>"
                     "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
 target_link_libraries(lathe_c PRIVATE lathe_dispatch)
+if(type STREQUAL "SHARED")
+  # Whatever is said of static libraries.
+  set_target_properties(lathe_dispatch lathe_c PROPERTIES POSITION_INDEPENDENT_CODE ON)
+endif()
 # The archive's symbols are visible, as its other users need them.
 if(type STREQUAL "SHARED" AND UNIX AND NOT APPLE)
   target_link_options(lathe_c PRIVATE "LINKER:--exclude-libs,ALL")

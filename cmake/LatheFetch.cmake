@@ -9,11 +9,13 @@ endif()
 function(lathe_fetch name version package)
   cmake_parse_arguments(PARSE_ARGV 3 arg "" "URL;SHA256" "TARGETS")
   if(NOT LATHE_FETCH_DEPS)
+    get_filename_component(tree "${CMAKE_CURRENT_FUNCTION_LIST_DIR}" DIRECTORY)
     message(
       FATAL_ERROR
         "lathe needs ${name} >= ${version}, and CMake found none. Either\n"
         "  - install it (Debian 13 and later: ${package}) or point CMAKE_PREFIX_PATH at it,\n"
-        "  - on Debian 12, run tools/deps.sh and add -DCMAKE_PREFIX_PATH=.deps/usr (./dev does both), or\n"
+        "  - on Debian 12, run ${tree}/tools/deps.sh and add\n"
+        "    -DCMAKE_PREFIX_PATH=${tree}/.deps/usr (./dev does both), or\n"
         "  - let CMake download and build it: -DLATHE_FETCH_DEPS=ON")
   endif()
   message(STATUS "lathe: fetching ${name}")

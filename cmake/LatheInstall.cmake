@@ -12,16 +12,22 @@ set(version_options ARCH_INDEPENDENT)
 if(LATHE_BUILD_DISPATCH)
   list(APPEND targets lathe_dispatch)
   list(APPEND pc_files lathe-dispatch)
+  # The C++ runtime, which a C compiler does not link by itself.
+  set(LATHE_PC_RUNTIME ${CMAKE_CXX_IMPLICIT_LINK_LIBRARIES})
+  list(FILTER LATHE_PC_RUNTIME INCLUDE REGEX "^(std)?c\\+\\+$")
+  list(REMOVE_DUPLICATES LATHE_PC_RUNTIME)
+  list(TRANSFORM LATHE_PC_RUNTIME PREPEND " -l")
+  list(JOIN LATHE_PC_RUNTIME "" LATHE_PC_RUNTIME)
   set(version_options)
 endif()
 
 if(LATHE_BUILD_C_LIBRARY)
   list(APPEND targets lathe_c)
   list(APPEND pc_files lathe-c)
-  set(LATHE_PC_C_REQUIRES lathe)
+  set(LATHE_PC_C_REQUIRES)
   get_target_property(type lathe_c TYPE)
   if(type STREQUAL "STATIC_LIBRARY")
-    set(LATHE_PC_C_REQUIRES lathe-dispatch)
+    set(LATHE_PC_C_REQUIRES "lathe-dispatch = ${PROJECT_VERSION}")
   endif()
 endif()
 
@@ -32,6 +38,11 @@ if(LATHE_BUILD_TOOLS)
 endif()
 install(EXPORT lathe NAMESPACE lathe:: FILE lathe-targets.cmake
         DESTINATION "${LATHE_INSTALL_CMAKEDIR}")
+
+# pkg-config files are relocatable when they name their prefix relative to themselves.
+file(RELATIVE_PATH LATHE_PC_PREFIX "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
+string(REGEX REPLACE "/$" "" LATHE_PC_PREFIX "${LATHE_PC_PREFIX}")
+include(LatheInstallHighway)
 
 configure_package_config_file(
   cmake/lathe-config.cmake.in "${CMAKE_CURRENT_BINARY_DIR}/lathe-config.cmake"
@@ -44,9 +55,6 @@ install(FILES "${CMAKE_CURRENT_BINARY_DIR}/lathe-config.cmake"
               cmake/LatheHighwayTarget.cmake
         DESTINATION "${LATHE_INSTALL_CMAKEDIR}")
 
-# pkg-config files are relocatable when they name their prefix relative to themselves.
-file(RELATIVE_PATH LATHE_PC_PREFIX "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
-string(REGEX REPLACE "/$" "" LATHE_PC_PREFIX "${LATHE_PC_PREFIX}")
 foreach(pc IN LISTS pc_files)
   configure_file(cmake/${pc}.pc.in "${CMAKE_CURRENT_BINARY_DIR}/${pc}.pc" @ONLY)
   install(FILES "${CMAKE_CURRENT_BINARY_DIR}/${pc}.pc"

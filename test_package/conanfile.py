@@ -9,7 +9,6 @@ from conan.tools.cmake import CMake, cmake_layout
 class LatheTestConan(ConanFile):
     settings = "os", "arch", "compiler", "build_type"
     generators = "CMakeDeps", "CMakeToolchain"
-    test_type = "explicit"
 
     def requirements(self):
         self.requires(self.tested_reference_str)
@@ -23,8 +22,12 @@ class LatheTestConan(ConanFile):
         cmake.build()
 
     def test(self):
-        if can_run(self):
-            for program in ("decode", "decode_c"):
-                path = os.path.join(self.cpp.build.bindir, program)
-                if os.path.exists(path):
-                    self.run(path, env="conanrun")
+        if not can_run(self):
+            return
+        options = self.dependencies[self.tested_reference_str].options
+        programs = [] if options.get_safe("shared") else ["decode"]
+        if options.get_safe("enable_c_library"):
+            programs.append("merge")
+        # One that was not built is an error.
+        for program in programs:
+            self.run(os.path.join(self.cpp.build.bindir, program), env="conanrun")

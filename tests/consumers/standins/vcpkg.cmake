@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # cmake -DPORT_DIR= -DPACKAGE_DIR= -DFEATURES= -DLINKAGE=dynamic|static -DGENERATOR= -DVERSION=
-#       -DOPTIONS= -P vcpkg.cmake
+#       -DOPTIONS= [-DARCHIVE=] -P vcpkg.cmake
 # Runs a portfile with the functions of vcpkg that it calls in small local versions: they build and install
-# into PACKAGE_DIR, insist on the arguments they know, and check what vcpkg checks of the result.
+# into PACKAGE_DIR, insist on the arguments they know, and check what vcpkg checks of the result. ARCHIVE lies where
+# vcpkg_from_github would find the release.
 cmake_minimum_required(VERSION 3.22)
 
 get_filename_component(PORT "${PORT_DIR}" NAME)
@@ -19,12 +20,16 @@ if(NOT name STREQUAL PORT OR NOT version VERSION_EQUAL VERSION)
 endif()
 foreach(feature IN LISTS FEATURES)
   string(JSON description GET "${manifest}" features ${feature} description)
-  # The features that a feature needs of the port itself, which vcpkg would add.
-  string(JSON needs ERROR_VARIABLE none GET "${manifest}" features ${feature} dependencies 0 features 0)
-  if(none STREQUAL "NOTFOUND" AND NOT needs IN_LIST FEATURES)
-    list(APPEND FEATURES ${needs})
-  endif()
 endforeach()
+string(JSON defaults ERROR_VARIABLE none GET "${manifest}" default-features)
+if(NOT none MATCHES "not found")
+  message(FATAL_ERROR "the maintainers' guide: default features must not add binaries, here ${defaults}")
+endif()
+string(JSON homepage ERROR_VARIABLE none GET "${manifest}" homepage)
+if(ARCHIVE AND NOT homepage MATCHES "^https://[^@]+$")
+  message(FATAL_ERROR "a port of the registry names its homepage, here ${homepage}")
+endif()
+set(VERSION "${version}")
 
 macro(refuse_unknown)
   if(arg_UNPARSED_ARGUMENTS)
@@ -37,6 +42,21 @@ function(run)
   if(result)
     message(FATAL_ERROR "${ARGN}:\n${output}")
   endif()
+  set(run_output "${output}\n" PARENT_SCOPE)
+endfunction()
+
+# What the archive at GitHub would be.
+function(vcpkg_from_github)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "OUT_SOURCE_PATH;REPO;REF;SHA512;HEAD_REF" "")
+  refuse_unknown()
+  file(SHA512 "${ARCHIVE}" hash)
+  if(NOT hash STREQUAL arg_SHA512 OR NOT arg_REF STREQUAL "v${VERSION}"
+     OR NOT homepage STREQUAL "https://github.com/${arg_REPO}")
+    message(FATAL_ERROR "the portfile asks for ${arg_REPO} ${arg_REF} ${arg_SHA512}")
+  endif()
+  file(ARCHIVE_EXTRACT INPUT "${ARCHIVE}" DESTINATION "${PACKAGE_DIR}-source")
+  file(GLOB root "${PACKAGE_DIR}-source/*")
+  set(${arg_OUT_SOURCE_PATH} "${root}" PARENT_SCOPE)
 endfunction()
 
 # build_types(LIST): each is followed by where it installs to, below PACKAGE_DIR.
@@ -84,6 +104,20 @@ function(vcpkg_cmake_configure)
     run(${CMAKE_COMMAND} -G ${GENERATOR} -S "${arg_SOURCE_PATH}" -B "${PACKAGE_DIR}-build/${type}"
         "-DCMAKE_BUILD_TYPE=${type}" "-DCMAKE_INSTALL_PREFIX=${PACKAGE_DIR}/${place}"
         -DCMAKE_INSTALL_LIBDIR=lib -DBUILD_SHARED_LIBS=${shared} ${OPTIONS} ${arg_OPTIONS})
+    # A variable that no CMakeLists.txt reads is announced, and only such a one is.
+    string(REGEX MATCH "Manually-specified variables were not used.*" unused "${run_output}")
+    foreach(option IN LISTS arg_OPTIONS)
+      string(REGEX REPLACE "^-D([A-Za-z0-9_]+)=.*" "\\1" name "${option}")
+      set(is_announced FALSE)
+      if(name IN_LIST arg_MAYBE_UNUSED_VARIABLES)
+        set(is_announced TRUE)
+      endif()
+      if(unused MATCHES "[ \n]${name}\n" AND NOT is_announced)
+        message(FATAL_ERROR "vcpkg_cmake_configure: ${name} is not used")
+      elseif(is_announced AND NOT unused MATCHES "[ \n]${name}\n")
+        message(FATAL_ERROR "MAYBE_UNUSED_VARIABLES: ${name} is used")
+      endif()
+    endforeach()
   endwhile()
 endfunction()
 
@@ -112,7 +146,14 @@ function(vcpkg_cmake_config_fixup)
     get_filename_component(file "${path}" NAME)
     file(WRITE "${PACKAGE_DIR}/${share}/${file}" "${text}")
   endforeach()
-  file(REMOVE_RECURSE "${PACKAGE_DIR}/debug/share")
+  # No more than these: what a port leaves beside them is the port's to remove.
+  file(GLOB_RECURSE known "${PACKAGE_DIR}/debug/${share}/*[Tt]argets*.cmake"
+       "${PACKAGE_DIR}/debug/${share}/*[Cc]onfig*.cmake" "${PACKAGE_DIR}/debug/${share}/*[Cc]onfig-version.cmake")
+  file(REMOVE ${known})
+  file(GLOB_RECURSE rest "${PACKAGE_DIR}/debug/share/*")
+  if(NOT rest)
+    file(REMOVE_RECURSE "${PACKAGE_DIR}/debug/share")
+  endif()
 endfunction()
 
 function(vcpkg_fixup_pkgconfig)
@@ -134,27 +175,21 @@ function(vcpkg_install_copyright)
 endfunction()
 
 # A portfile runs in vcpkg, not in a folder of its own.
-file(REMOVE_RECURSE "${PACKAGE_DIR}" "${PACKAGE_DIR}-build")
+file(REMOVE_RECURSE "${PACKAGE_DIR}" "${PACKAGE_DIR}-build" "${PACKAGE_DIR}-source")
 include("${PORT_DIR}/portfile.cmake")
 
 foreach(must share/${PORT}/copyright share/${PORT}/usage share/${PORT}/${PORT}-config.cmake
-             include/lathe/lathe.h)
+             include/lathe/lathe.h lib/pkgconfig/lathe.pc lib/pkgconfig/lathe-dispatch.pc
+             lib/liblathe_dispatch.a debug/lib/liblathe_dispatch.a)
   if(NOT EXISTS "${PACKAGE_DIR}/${must}")
     message(FATAL_ERROR "the package has no ${must}")
   endif()
 endforeach()
-foreach(not debug/include debug/share lib/cmake debug/lib/cmake bin debug/bin)
+foreach(not debug/include debug/share lib/cmake debug/lib/cmake bin debug/bin include/hwy)
   if(EXISTS "${PACKAGE_DIR}/${not}")
     message(FATAL_ERROR "the package must not have ${not}")
   endif()
 endforeach()
-if(VCPKG_BUILD_TYPE STREQUAL "release")
-  foreach(not lib debug)
-    if(EXISTS "${PACKAGE_DIR}/${not}")
-      message(FATAL_ERROR "a package of headers must not have ${not}")
-    endif()
-  endforeach()
-endif()
 file(GLOB shared_libraries "${PACKAGE_DIR}/lib/*.so")
 if(shared_libraries AND VCPKG_LIBRARY_LINKAGE STREQUAL "static")
   message(FATAL_ERROR "a static package must not have ${shared_libraries}")

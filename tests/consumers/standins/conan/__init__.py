@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small local version of what lathe's Conan recipe uses of Conan 2; see conan_create.py."""
 
+import os
 import subprocess
 from types import SimpleNamespace
 
@@ -40,20 +41,32 @@ class Options(SimpleNamespace):
 
 class ConanFile:
     options, default_options, cache_variables = {}, {}, {}
+    exports, exports_sources, conan_data, package_type = (), (), None, None
 
-    def __init__(self, recipe_folder, option_values):
+    def __init__(self, recipe_folder, option_values, system="Linux"):
         self.recipe_folder = recipe_folder
         for name, value in option_values.items():
             assert value in self.options[name], (name, value)
         self.options = Options(**{**self.default_options, **option_values})
+        self.settings = SimpleNamespace(os=system)
         self.info = Info(options=self.options)
         self.cpp_info = CppInfo()
-        self.requirements_seen = []
+        self.cpp = SimpleNamespace(source=CppInfo(), build=CppInfo(), package=CppInfo())
+        self.requirements_seen, self.tools_seen = [], []
+
+    # What the base class does where a recipe says nothing.
+    def config_options(self):
+        pass
+
+    build_requirements = config_options
 
     def requires(self, reference, transitive_headers=False, transitive_libs=False):
         self.requirements_seen.append((reference, transitive_headers, transitive_libs))
 
-    @staticmethod
-    def run(command, env):
+    def tool_requires(self, reference):
+        self.tools_seen.append(reference)
+
+    def run(self, command, env):
+        """In the environment of VirtualRunEnv, which has the folders of shared libraries."""
         assert env == "conanrun"
-        subprocess.run([command], check=True)
+        subprocess.run([command], check=True, env={**os.environ, "LD_LIBRARY_PATH": self.library_path})

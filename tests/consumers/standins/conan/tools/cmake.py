@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import pathlib
 import subprocess
 
 
@@ -7,12 +8,17 @@ def cmake_layout(conanfile):
 
 
 class CMakeToolchain:
+    user_presets_path = "CMakeUserPresets.json"
+
     def __init__(self, conanfile):
         self.conanfile, self.cache_variables = conanfile, {}
 
     def generate(self):
-        shared = self.conanfile.options.get_safe("shared")
-        known = {} if shared is None else {"BUILD_SHARED_LIBS": shared}
+        if self.user_presets_path:
+            pathlib.Path(self.conanfile.source_folder, self.user_presets_path).write_text("{}", encoding="utf-8")
+        options = {"shared": "BUILD_SHARED_LIBS", "fPIC": "CMAKE_POSITION_INDEPENDENT_CODE"}
+        values = {name: self.conanfile.options.get_safe(option) for option, name in options.items()}
+        known = {name: value for name, value in values.items() if value is not None}
         self.conanfile.cache_variables = {**known, **self.cache_variables}
 
 

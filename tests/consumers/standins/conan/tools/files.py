@@ -1,10 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
+import hashlib
 import pathlib
 import shutil
+import tarfile
 
 
 def load(conanfile, path):
     return pathlib.Path(path).read_text(encoding="utf-8")
+
+
+def get(conanfile, url, sha256, strip_root):
+    """The file that the test has in the place of the one at the address."""
+    assert url == conanfile.archive_url and strip_root
+    content = pathlib.Path(conanfile.archive).read_bytes()
+    assert hashlib.sha256(content).hexdigest() == sha256, "conandata.yml has another hash"
+    with tarfile.open(conanfile.archive) as archive:
+        for member in archive.getmembers():
+            member.name = member.name.partition("/")[2]
+            archive.extract(member, conanfile.source_folder)
 
 
 def copy(conanfile, pattern, src, dst):
