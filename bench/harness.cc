@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 
 #include "bench/comparators/comparator.h"
 
@@ -12,11 +13,12 @@ namespace {
 
 constexpr size_t kMaxMemoryBudget = size_t{8} << 30;
 
-std::string Giga(double rate) {
+std::string Rounded(double value) {
   char text[32];
-  std::snprintf(text, sizeof(text), "%.1f", rate * 1e-9);
+  std::snprintf(text, sizeof(text), "%.1f", value);
   return text;
 }
+std::string Giga(double rate) { return Rounded(rate * 1e-9); }
 
 // These are for the reader's orientation and have no sample beside them: a few more tries.
 template <class F>
@@ -28,7 +30,7 @@ double BestOfSome(const F& probe) {
 
 }  // namespace
 
-Harness::Harness(const std::string& filter, bool compares, Target only)
+Harness::Harness(const std::string& filter, bool is_long, bool compares, Target only)
     : everything_(!filter.empty() && filter != "."),
       compares_(compares),
       machine_(DescribeMachine()),
@@ -44,6 +46,9 @@ Harness::Harness(const std::string& filter, bool compares, Target only)
   }
   for (size_t n = 1; n < all_threads(); n *= 2) thread_counts_.push_back(n);
   thread_counts_.push_back(all_threads());
+  if (!everything_ && !is_long && !targets_.empty()) {
+    default_rows_.emplace(targets_[0].name, all_threads());
+  }
 }
 
 Team& Harness::team(size_t threads) {
@@ -86,6 +91,8 @@ std::vector<std::pair<std::string, std::string>> Harness::Context() {
     names += (names.empty() ? "" : " ") + std::string(target.name);
   }
   add("targets", names);
+  double load = 0.0;
+  if (getloadavg(&load, 1) == 1) add("load_at_start", Rounded(load));
   if (compares_) {
     for (const auto& [name, version] : DescribeContenders()) add(name, version);
   }

@@ -15,7 +15,9 @@
 #include <vector>
 
 #include "bench/ceilings.h"
+#include "bench/default_rows.h"
 #include "bench/machine.h"
+#include "bench/stop.h"
 #include "bench/team.h"
 #include "lathe/base/keys.h"
 #include "lathe/base/status.h"
@@ -59,9 +61,10 @@ inline void Require(const Status& status) {
 
 class Harness {
  public:
-  // filter: what --benchmark_filter says; if it is "" or ".", rows are those of Wants(true), else all.
+  // filter: what --benchmark_filter says; if it is "" or ".", rows are those of DefaultRows or, with is_long, all
+  // of Wants(true); else all that match.
   // compares: rows are measured against comparators. only: kAuto, or the one target.
-  Harness(const std::string& filter, bool compares, Target only);
+  Harness(const std::string& filter, bool is_long, bool compares, Target only);
 
   const Machine& machine() const { return machine_; }
   const std::vector<TargetInfo>& targets() const { return targets_; }  // best first
@@ -80,13 +83,18 @@ class Harness {
   Team& team(size_t threads);
   ReadProbe& dram();
 
-  // body(state) is the row; what it throws becomes the row's error, and the program's.
+  // body(state) is the row; what it throws becomes the row's error, and the program's. Counter row_seconds: all that
+  // the row took, with its caches, checks and comparators.
   template <class F>
   void Register(const std::string& name, F body) {
-    if (IsMeant(name)) ++num_rows_;
+    if (!IsMeant(name)) return;
+    ++num_rows_;
     benchmark::RegisterBenchmark(name.c_str(), [this, body](benchmark::State& state) {
+      if (IsStopped()) return state.SkipWithError("stopped");
+      const Clock::time_point start = Clock::now();
       try {
         body(state);
+        state.counters["row_seconds"] = Seconds(Clock::now() - start);
       } catch (const std::exception& e) {
         failed_ = true;
         state.SkipWithError(e.what());
@@ -94,6 +102,7 @@ class Harness {
     })->Unit(benchmark::kMillisecond);
   }
   bool failed() const { return failed_; }
+  int num_rows() const { return num_rows_; }
 
   // The same for rows that hold `bytes` of caches, unless there is too little memory for that.
   template <class F>
@@ -113,6 +122,7 @@ class Harness {
  private:
   // As Google Benchmark's filter does it, but for "-REGEX", which is taken for all rows.
   bool IsMeant(const std::string& name) const {
+    if (default_rows_) return default_rows_->Has(name);
     return !filter_ || std::regex_search(name, *filter_);
   }
 
@@ -120,6 +130,7 @@ class Harness {
   bool compares_;
   bool failed_ = false;
   std::optional<std::regex> filter_;  // none: all names match
+  std::optional<DefaultRows> default_rows_;
   int num_rows_ = 0;
   int skipped_for_memory_ = 0;
   Machine machine_;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// lathe_bench [--benchmark_filter=REGEX] [Google Benchmark's other options]
+// lathe_bench [--all] [--benchmark_filter=REGEX] [Google Benchmark's other options]
 //
-// Without a filter (or with ".") it measures a selection: the best target at every number of heads
-// and keys, the other targets at two sizes. A filter chooses from all rows; ".*" would take days.
-// Rows are named
+// Without a filter (or with ".") it measures the selection of default_rows.cc, with --all a larger one: the best
+// target at every number of heads and keys, the other targets at two sizes. A filter chooses from all rows; ".*"
+// would take days. Ctrl-C ends the run after the row that is being measured. Rows are named
 //
 //   MlaDecode/heads:H/keys:S/batch:B/format:F/target:T/threads:N/cache:warm|cold[/q_len:Q][/dims:D-Dv]
 //   SparseMla/heads:H/keys:K/context:L/batch:B/format:F/target:T/threads:N/cache:warm|cold[/precision:bf16]
@@ -31,11 +31,14 @@
 #include <string>
 
 #include "bench/harness.h"
+#include "bench/stop.h"
 #include "bench/table_reporter.h"
 #include "lathe/base/target.h"
 
 namespace lathe::bench {
 namespace {
+
+constexpr int kStoppedStatus = 130;  // as shells have it for an interrupted program
 
 // The value of --name=value, or "".
 std::string FlagValue(int argc, char** argv, const std::string& name) {
@@ -65,11 +68,31 @@ bool TargetFromEnvironment(Target* target) {
   return false;
 }
 
+// Takes --all out of the arguments, as Google Benchmark takes its own.
+bool TakeAll(int* argc, char** argv) {
+  char** end = std::remove_if(argv + 1, argv + *argc, [](const char* argument) {
+    return std::string(argument) == "--all";
+  });
+  const bool is_there = end != argv + *argc;
+  *argc = static_cast<int>(end - argv);
+  return is_there;
+}
+
+void WarnOfLoad(size_t cores) {
+  double load = 0.0;
+  if (getloadavg(&load, 1) != 1 || load < 0.3 * static_cast<double>(cores)) return;
+  std::fprintf(stderr, "WARNING: this machine is busy: a load of %.1f on %zu cores\n", load, cores);
+}
+
 int Main(int argc, char** argv) {
+  const bool is_long = TakeAll(&argc, argv);
   Target only;
   if (!TargetFromEnvironment(&only)) return EXIT_FAILURE;
   const std::string filter = FlagValue(argc, argv, "benchmark_filter");
   const bool has_own_format = !FlagValue(argc, argv, "benchmark_format").empty();
+  const std::string out_format = FlagValue(argc, argv, "benchmark_out_format");
+  const bool writes_json = !FlagValue(argc, argv, "benchmark_out").empty() &&
+                           (out_format.empty() || out_format == "json");
   const bool is_list = std::any_of(argv + 1, argv + argc, [](const char* argument) {
     return std::string(argument).compare(0, 22, "--benchmark_list_tests") == 0;
   });
@@ -78,7 +101,7 @@ int Main(int argc, char** argv) {
 
   const char* comparators = std::getenv("LATHE_BENCH_COMPARATORS");
   const bool compares = comparators == nullptr || std::string(comparators) != "0";
-  Harness harness(filter, compares, only);
+  Harness harness(filter, is_long, compares, only);
   RegisterMlaDecode(harness);
   RegisterLatentWrite(harness);
   RegisterLatentGather(harness);
@@ -92,17 +115,23 @@ int Main(int argc, char** argv) {
   RegisterSlidingWindow(harness);
   RegisterChecks(harness);
 
-  TableReporter table;
   if (!is_list) {
     harness.ReportRows();
+    WarnOfLoad(harness.machine().cores);
     for (const auto& [key, value] : harness.Context()) {
       benchmark::AddCustomContext(key, value);
+      // Those of the start; the summary shows the ones that percents are of.
+      if (key.find("_ceiling") != std::string::npos) continue;
       std::fprintf(stderr, "%s: %s\n", key.c_str(), value.c_str());
     }
+    StopOnSignals();
   }
-  const size_t matched =
-      benchmark::RunSpecifiedBenchmarks(has_own_format || is_list ? nullptr : &table);
+  TableReporter table(harness.num_rows());
+  RowsReporter rows;
+  const size_t matched = benchmark::RunSpecifiedBenchmarks(
+      has_own_format || is_list ? nullptr : &table, writes_json && !is_list ? &rows : nullptr);
   benchmark::Shutdown();
+  if (IsStopped()) return kStoppedStatus;
   return matched > 0 && !harness.failed() ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 

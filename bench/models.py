@@ -25,8 +25,7 @@ HEADS = {"flash": 64, "pro": 128}
 # Fields that a row of a preset does not have, unless the preset says so.
 SPECIAL = ("q_len", "dims", "precision")
 WIDE = ("float32", "float16")  # caches that engines do not keep
-TITLE = ["model", "layer", "heads", "context", "batch", "cache", "ms", "tokens/s a layer", "GFLOP/s", "% of ceiling",
-         "against"]
+TITLE = ["model", "layer", "heads", "context", "batch", "cache", "ms", "tokens/s", "% of", "vs"]
 
 
 def matches(row, operation, wanted):
@@ -56,7 +55,7 @@ def line_of(model, layer, row, tokens_a_key):
     ms = counters["median_ms"]
     return [model, layer, fields.get("heads", HEADS.get(fields.get("model"))),
             fields.get("context", fields.get("keys", 0) * tokens_a_key), batch, fields.get("format", ""),
-            f"{ms:.3f}", f"{1000 * batch / ms:.0f}", f"{counters['GFLOP/s']:.0f}" if "GFLOP/s" in counters else "",
+            f"{ms:.3f}", f"{1000 * batch / ms:.0f}",
             "" if fraction is None else f"{100 * fraction:.0f} {ceiling}",
             "" if other is None else f"{other[0]:.2f}x {other[1]}"]
 

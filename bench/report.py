@@ -4,14 +4,15 @@
 
   bench/report.py FILE.json [FOLDER]
 
-Prints a table for each operation and one for the models that people run, and writes SVG plots into FOLDER, or
-beside the file. A plot whose rows are missing is left out."""
+Prints a table for the models that people run and one for each operation, and writes SVG plots into FOLDER, or
+beside the file. A plot whose rows are missing is left out. The file may be that of a run that was ended."""
 
 import json
 import pathlib
 import statistics
 import sys
 
+import conditions
 import models
 import roofline
 from svg import COLOURS, Series, draw_chart, linear, logarithmic
@@ -49,6 +50,15 @@ def load_rows(report):
     return rows
 
 
+def read_report(file):
+    """The JSON, which has no end where the run had none: the rows that are whole count."""
+    text = file.read_text(encoding="utf-8")
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return json.loads(text[:text.rindex("\n    }") + len("\n    }")] + "]}")
+
+
 # ------------------------------------------------------------------------------------------ tables
 
 COUNTERS = [  # counter, title, format, factor
@@ -61,19 +71,35 @@ COUNTERS = [  # counter, title, format, factor
     ("of_memcpy", "% memcpy", "{:.1f}", 100),
     ("of_decode", "% decode", "{:.2f}", 100),
     ("tokens/s", "tokens/s", "{:.0f}", 1),
-    ("vs_dense", "vs dense", "{:.2f}x", 1),
-    ("vs_onednn", "vs onednn", "{:.2f}x", 1),
-    ("vs_openblas", "vs openblas", "{:.2f}x", 1),
-    ("vs_scalar", "vs scalar", "{:.1f}x", 1),
-    ("vs_nth_element", "vs nth_element", "{:.1f}x", 1),
-    ("vs_vqselect", "vs VQSelect", "{:.1f}x", 1),
+    ("vs_dense", "dense", "{:.2f}x", 1),
+    ("vs_onednn", "onednn", "{:.2f}x", 1),
+    ("vs_openblas", "openblas", "{:.2f}x", 1),
+    ("vs_scalar", "scalar", "{:.1f}x", 1),
+    ("vs_nth_element", "nth_el.", "{:.1f}x", 1),
+    ("vs_vqselect", "vqselect", "{:.1f}x", 1),
 ]
+LEGEND = """ms  median time of a call        +-%  median deviation of its samples from that, percent
+GFLOP/s, GB/s  products, and bytes of keys (or bytes read and written), a second
+% flop, % read  of the arithmetic and the reading that this machine showed around each sample; % memcpy  of a copy of
+    as many bytes; % decode  of the time of a decode
+dense, onednn, openblas, scalar, nth_el., vqselect, and `vs` above  how many times as long the same takes: dense
+    attention over as many keys, compositions of oneDNN's or OpenBLAS's products, a plain loop, std::nth_element,
+    Highway's VQSelect"""
+MAX_COLUMNS = 120
 FIELD_ORDER = ["target", "call", "model", "layer", "format", "precision", "from", "to", "parts", "tokens", "batch",
                "context", "keys", "rows", "columns", "k", "threads", "cache", "dims", "q_len", "heads"]
 
 
+def widths_of(lines):
+    return [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+
+
+def width_of(lines):
+    return sum(widths_of(lines)) + 2 * (len(lines[0]) - 1)
+
+
 def print_lines(lines):
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    widths = widths_of(lines)
     for line in lines:
         print("  ".join(cell.rjust(width) for cell, width in zip(line, widths)).rstrip())
 
@@ -83,12 +109,15 @@ def print_models(rows, target):
     if found is None:
         return
     threads, lines = found
-    print(f"\nA decode step of one layer, target {target}, {threads} threads; attention over caches in memory")
+    print(f"\nOne layer of models that people run, target {target}, {threads} threads, caches in memory; tokens/s as if the"
+          "\nmodel had this layer alone; % of the ceiling that is nearer")
     print_lines([models.TITLE] + [[str(cell) for cell in line] for line in lines])
 
 
 def print_table(operation, rows, target_rank):
-    fields = [f for f in FIELD_ORDER if any(f in row[1] for row in rows)]
+    values_seen = {f: {row[1].get(f, "") for row in rows} for f in FIELD_ORDER}
+    fields = [f for f, seen in values_seen.items() if len(seen) > 1]
+    shared = [f"{f} {min(seen)}" for f, seen in values_seen.items() if len(seen) == 1 and seen != {""}]
     shown = [c for c in COUNTERS if any(c[0] in row[2] for row in rows)]
 
     def sort_key(row):
@@ -110,7 +139,12 @@ def print_table(operation, rows, target_rank):
                 cell, is_doubtful = "!" + cell, True
             line.append(cell)
         lines.append(line)
-    print(f"\n{operation}")
+    print(f"\n{operation}" + (": " if shared else "") + ", ".join(shared))
+    # What follows from the rest is left out first.
+    for title in ("tokens/s", "GB/s"):
+        if width_of(lines) > MAX_COLUMNS and title in lines[0]:
+            at = lines[0].index(title)
+            lines = [line[:at] + line[at + 1:] for line in lines]
     print_lines(lines)
     if is_doubtful:
         print("! above the ceiling: its probes were disturbed, measure again on a quiet machine")
@@ -223,29 +257,32 @@ def main(argv):
         return 2
     file = pathlib.Path(argv[1])
     folder = pathlib.Path(argv[2]) if len(argv) == 3 else file.parent
-    report = json.loads(file.read_text(encoding="utf-8"))
+    report = read_report(file)
     context = report.get("context", {})
     cpu = f"{context.get('cpu', 'unknown CPU')}, {context.get('cores', '?')} cores"
     print(f"lathe {context.get('lathe_version', '?')} on {cpu}, last-level cache "
           f"{int(context.get('llc_bytes', 0)) >> 20} MiB, {context.get('date', '')}")
-    for key, value in context.items():
-        if "_ceiling/" in key or key in ("onednn", "openblas"):
-            print(f"  {key}: {value}")
-
     rows = load_rows(report)
     if not rows:
         print("nothing was measured")
         return 1
+    for line in conditions.ceilings(rows, context):
+        print(f"  {line}")
+    for key in ("onednn", "openblas"):
+        if key in context:
+            print(f"  {key}: {context[key]}")
+    for line in conditions.warnings(rows, context):
+        print(f"WARNING: {line}")
+
     targets = context.get("targets", "").split()
     rank = {name: i for i, name in enumerate(targets)}
-    for operation in dict.fromkeys(row[0] for row in rows):
-        print_table(operation, [r for r in rows if r[0] == operation], rank)
-
     measured = [r[1]["target"] for r in rows if "target" in r[1]]
     best = min(measured, key=lambda name: rank.get(name, len(rank)), default=None)
     if best is not None:
         print_models(rows, best)
-    print()
+    for operation in dict.fromkeys(row[0] for row in rows):
+        print_table(operation, [r for r in rows if r[0] == operation], rank)
+    print(f"\n{LEGEND}\n")
     if select(rows, target=best):
         threads = values_of(select(rows, target=best), "threads")[-1]
         plot_against_heads(folder / "mla_decode_of_flop_ceiling.svg", rows, best, cpu, "of_flop_ceiling",
@@ -256,7 +293,7 @@ def main(argv):
         plot_speedup(folder / "mla_decode_threads.svg", rows, best, cpu)
         plot_latency(folder / "mla_decode_latency.svg", rows, best, cpu, threads)
         roofline.plot(folder / "mla_decode_roofline.svg", select(rows, target=best, threads=threads, cache="cold"),
-                      context, best, threads, cpu)
+                      best, threads, cpu)
     return 0
 
 

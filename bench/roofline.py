@@ -1,21 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """The roofline of a target with the rows of decode below it."""
 
+import statistics
+
 from svg import COLOURS, MUTED, Series, draw_chart, logarithmic
 
 
-def number_of(context, key):
-    """'221.3 GFLOP/s by ...' -> 221.3, or None."""
-    text = context.get(key, "")
-    return float(text.split()[0]) if text else None
+PLAIN = {"bf16", "float32"}  # formats whose rows are read in place
 
 
-def plot(path, rows, context, target, threads, cpu):
-    """One panel for each format: GFLOP/s against flops a byte, which more query rows a key give."""
-    bandwidth = number_of(context, f"read_ceiling/threads:{threads}")
+def median_of(rows, counter):
+    values = [r[2][counter] for r in rows if counter in r[2]]
+    return statistics.median(values) if values else None
+
+
+def plot(path, rows, target, threads, cpu):
+    """One panel for each format: GFLOP/s against flops a byte, which more query rows a key give. The roof is the
+    median of the ceilings that the rows themselves have seen."""
+    bandwidth = median_of(rows, "read_ceiling_GB/s")
     panels = []
-    for form in sorted({r[1]["format"] for r in rows}):
-        peak = number_of(context, f"flop_ceiling/format:{form}/target:{target}/threads:{threads}")
+    for form in sorted({r[1]["format"] for r in rows} & PLAIN):
+        peak = median_of([r for r in rows if r[1]["format"] == form], "flop_ceiling_GFLOP/s")
         chosen = [r for r in rows if r[1]["format"] == form and r[2].get("GB/s")]
         if not (bandwidth and peak and chosen):
             continue
