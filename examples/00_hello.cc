@@ -3,10 +3,10 @@
 // one token each.
 //
 // Output (the last digits of lse may differ between targets):
-//   sequence 0 head 0: out[1] = 3.00, lse = 1.6094
-//   sequence 0 head 1: out[1] = 3.00, lse = 1.6094
-//   sequence 1 head 0: out[1] = 9.00, lse = 0.0000
-//   sequence 1 head 1: out[1] = 9.00, lse = 0.0000
+//   sequence 0 head 0: out[1] = 3.00 (right: 3.00), lse = 1.6094
+//   sequence 0 head 1: out[1] = 3.00 (right: 3.00), lse = 1.6094
+//   sequence 1 head 0: out[1] = 9.00 (right: 9.00), lse = 0.0000
+//   sequence 1 head 1: out[1] = 9.00 (right: 9.00), lse = 0.0000
 #include <lathe/easy.h>
 #include <lathe/lathe.h>
 
@@ -52,9 +52,11 @@ int main() {
   bool is_right = true;
   for (size_t row = 0; row < 2 * kHeads; ++row) {
     const float value = out[row * 512 + 1];
-    std::printf("sequence %zu head %zu: out[1] = %.2f, lse = %.4f\n", row / kHeads, row % kHeads,
-                static_cast<double>(value), static_cast<double>(lse[row]));
-    const float difference = value - (row < kHeads ? 3.0f : 9.0f);
+    const float expected = row < kHeads ? 3.0f : 9.0f;  // the mean of the sequence's values
+    std::printf("sequence %zu head %zu: out[1] = %.2f (right: %.2f), lse = %.4f\n", row / kHeads,
+                row % kHeads, static_cast<double>(value), static_cast<double>(expected),
+                static_cast<double>(lse[row]));
+    const float difference = value - expected;
     is_right = is_right && difference < 1e-4f && difference > -1e-4f;
   }
   return is_right ? 0 : 1;
