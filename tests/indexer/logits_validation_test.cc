@@ -101,7 +101,8 @@ TEST_CASE("logits refuse wrong caches and outputs", "[indexer][logits][validatio
   RequireRefusals({
       {"invalid argument: inputs.keys.cache.format is 77, must be a known CacheFormat",
        [](Problem& p) { p.args.inputs.keys.cache.format = static_cast<CacheFormat>(77); }},
-      {"invalid argument: inputs.keys.cache.format is kIndexerFp8, must be one for the width in use; "
+      {"invalid argument: inputs.keys.cache.format is kIndexerFp8, must be one for the width in "
+       "use; "
        "this one's "
        "is 128",
        [](Problem& p) { p.args.inputs.keys.cache.format = CacheFormat::kIndexerFp8; }},
