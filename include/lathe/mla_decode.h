@@ -40,7 +40,9 @@ struct MlaShape {
   int64_t kv_lora_rank = 512;
   int64_t qk_rope_head_dim = 64;
 
-  constexpr int64_t head_dim() const noexcept { return kv_lora_rank + qk_rope_head_dim; }
+  LATHE_INLINE constexpr int64_t head_dim() const noexcept {
+    return kv_lora_rank + qk_rope_head_dim;
+  }
 };
 
 // May not change between Plan and Run.

@@ -41,7 +41,7 @@ struct PrefillShape {
   int64_t qk_head_dim = 192;
   int64_t v_head_dim = 128;
 
-  constexpr int64_t kv_heads() const noexcept {
+  LATHE_INLINE constexpr int64_t kv_heads() const noexcept {
     return num_kv_heads == 0 ? num_heads : num_kv_heads;
   }
 };

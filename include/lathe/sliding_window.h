@@ -20,6 +20,7 @@
 #ifndef LATHE_SLIDING_WINDOW_H_
 #define LATHE_SLIDING_WINDOW_H_
 
+#include "lathe/base/config.h"
 #include "lathe/mla_decode.h"
 #include "lathe/sparse_mla.h"
 
@@ -32,9 +33,9 @@ namespace lathe {
 //                and the queries of a call, wherever in a page it begins: ceil((window + q_len - 2) / block_size) + 1
 //   seq_lens     [B] tokens of each sequence, with those of this call
 //   window       >= 1 (PlanMlaDecode refuses others)
-inline KeySet WindowKeys(const PagedCache& cache, const IndexView<2>& block_table,
-                         const IndexView<1>& seq_lens, int64_t window,
-                         bool wraps = false) noexcept {
+LATHE_INLINE KeySet WindowKeys(const PagedCache& cache, const IndexView<2>& block_table,
+                               const IndexView<1>& seq_lens, int64_t window,
+                               bool wraps = false) noexcept {
   KeySet keys;
   keys.cache = cache;
   keys.block_table = block_table;
@@ -49,8 +50,8 @@ inline KeySet WindowKeys(const PagedCache& cache, const IndexView<2>& block_tabl
 //   block_table  [B, max_blocks] page ids by entry / block_size
 //   seq_lens     [B] tokens, as above, not entries
 //   ratio        >= 1 (PlanMlaDecode refuses others)
-inline KeySet CompressedKeys(const PagedCache& cache, const IndexView<2>& block_table,
-                             const IndexView<1>& seq_lens, int64_t ratio) noexcept {
+LATHE_INLINE KeySet CompressedKeys(const PagedCache& cache, const IndexView<2>& block_table,
+                                   const IndexView<1>& seq_lens, int64_t ratio) noexcept {
   KeySet keys;
   keys.cache = cache;
   keys.block_table = block_table;
@@ -60,10 +61,10 @@ inline KeySet CompressedKeys(const PagedCache& cache, const IndexView<2>& block_
 }
 
 // Of those, the ones in row t's list, by number of the entry; others in it are skipped.
-inline KeySet ListedEntries(const PagedCache& cache, const IndexView<2>& block_table,
-                            const IndexView<1>& seq_lens, int64_t ratio,
-                            const IndexView<2>& indices,
-                            const IndexView<1>& topk_length = {}) noexcept {
+LATHE_INLINE KeySet ListedEntries(const PagedCache& cache, const IndexView<2>& block_table,
+                                  const IndexView<1>& seq_lens, int64_t ratio,
+                                  const IndexView<2>& indices,
+                                  const IndexView<1>& topk_length = {}) noexcept {
   KeySet keys = ListedKeys(cache, block_table, seq_lens, indices, topk_length);
   keys.compress_ratio = ratio;
   return keys;

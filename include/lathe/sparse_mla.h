@@ -13,6 +13,7 @@
 #ifndef LATHE_SPARSE_MLA_H_
 #define LATHE_SPARSE_MLA_H_
 
+#include "lathe/base/config.h"
 #include "lathe/mla_decode.h"
 
 namespace lathe {
@@ -23,9 +24,9 @@ namespace lathe {
 //   block_table  [B, max_blocks], seq_lens [B]: as in KeySet, which also says which entries are skipped
 //   indices      [T, K] any K, int32 or int64
 //   topk_length  [T] optional, not given: K
-inline KeySet ListedKeys(const PagedCache& cache, const IndexView<2>& block_table,
-                         const IndexView<1>& seq_lens, const IndexView<2>& indices,
-                         const IndexView<1>& topk_length = {}) noexcept {
+LATHE_INLINE KeySet ListedKeys(const PagedCache& cache, const IndexView<2>& block_table,
+                               const IndexView<1>& seq_lens, const IndexView<2>& indices,
+                               const IndexView<1>& topk_length = {}) noexcept {
   KeySet keys;
   keys.cache = cache;
   keys.block_table = block_table;
@@ -37,8 +38,8 @@ inline KeySet ListedKeys(const PagedCache& cache, const IndexView<2>& block_tabl
 
 // The same with physical slots, block * cache.block_size + offset, in place of positions: lists already
 // translated, or shared by several caches of one page table.
-inline KeySet ListedSlots(const PagedCache& cache, const IndexView<2>& slots,
-                          const IndexView<1>& topk_length = {}) noexcept {
+LATHE_INLINE KeySet ListedSlots(const PagedCache& cache, const IndexView<2>& slots,
+                                const IndexView<1>& topk_length = {}) noexcept {
   KeySet keys;
   keys.cache = cache;
   keys.indices = slots;

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "lathe/base/config.h"
+
 namespace lathe {
 
 class Arena {
@@ -15,20 +17,20 @@ class Arena {
   static constexpr size_t kAlign = 64;
 
   // Of a piece that others shall follow on lines of their own.
-  static constexpr size_t RoundUp(size_t bytes) noexcept {
+  LATHE_INLINE static constexpr size_t RoundUp(size_t bytes) noexcept {
     return (bytes + kAlign - 1) / kAlign * kAlign;
   }
 
   // Counting mode: Take() returns null and only bytes() is of interest.
-  constexpr Arena() noexcept = default;
+  LATHE_INLINE constexpr Arena() noexcept = default;
 
   // `data` need not be aligned; bytes() includes the worst-case padding of an unaligned start.
-  explicit Arena(void* data) noexcept
+  LATHE_INLINE explicit Arena(void* data) noexcept
       : base_(static_cast<std::byte*>(data) +
               (kAlign - reinterpret_cast<uintptr_t>(data) % kAlign) % kAlign) {}
 
   template <class T>
-  T* Take(size_t count) noexcept {
+  LATHE_INLINE T* Take(size_t count) noexcept {
     static_assert(alignof(T) <= kAlign, "arena pieces are 64-byte aligned");
     std::byte* piece = base_ == nullptr ? nullptr : base_ + used_;
     used_ += RoundUp(count * sizeof(T));
@@ -36,7 +38,9 @@ class Arena {
   }
 
   // What a buffer must hold so that everything taken so far fits, wherever it starts.
-  constexpr size_t bytes() const noexcept { return used_ == 0 ? 0 : used_ + kAlign - 1; }
+  LATHE_INLINE constexpr size_t bytes() const noexcept {
+    return used_ == 0 ? 0 : used_ + kAlign - 1;
+  }
 
  private:
   std::byte* base_ = nullptr;

@@ -28,12 +28,12 @@ struct Executor {
 };
 
 // The calling thread alone.
-inline Executor SerialExecutor() noexcept { return Executor{}; }
+LATHE_INLINE Executor SerialExecutor() noexcept { return Executor{}; }
 
 // Any callable f(num_tasks, body) that calls body(task) for each task: std::for_each with an
 // execution policy, a TBB lambda, an engine's own pool. `f` must outlive the executor.
 template <class F>
-Executor CallableExecutor(F& f, size_t num_workers) noexcept {
+LATHE_INLINE Executor CallableExecutor(F& f, size_t num_workers) noexcept {
   return Executor{&f, num_workers, [](void* ctx, size_t num_tasks, Executor::TaskFn fn, void* arg) {
                     (*static_cast<F*>(ctx))(num_tasks, [fn, arg](size_t task) { fn(arg, task); });
                   }};
@@ -41,7 +41,7 @@ Executor CallableExecutor(F& f, size_t num_workers) noexcept {
 
 // Range pools in the manner of parallel_for(begin, end, grain, body(begin, end)): f(begin, end, body).
 template <class F>
-Executor RangeExecutor(F& f, size_t num_workers) noexcept {
+LATHE_INLINE Executor RangeExecutor(F& f, size_t num_workers) noexcept {
   return Executor{&f, num_workers, [](void* ctx, size_t num_tasks, Executor::TaskFn fn, void* arg) {
                     (*static_cast<F*>(ctx))(int64_t{0}, static_cast<int64_t>(num_tasks),
                                             [fn, arg](int64_t begin, int64_t end) {
@@ -54,7 +54,7 @@ Executor RangeExecutor(F& f, size_t num_workers) noexcept {
 // Pools that start one body on every thread: f(body) calls body(ith, nth) once for each ith in
 // [0, nth), nth the same for all. Tasks are dealt round robin.
 template <class F>
-Executor IthNthExecutor(F& f, size_t num_workers) noexcept {
+LATHE_INLINE Executor IthNthExecutor(F& f, size_t num_workers) noexcept {
   return Executor{&f, num_workers, [](void* ctx, size_t num_tasks, Executor::TaskFn fn, void* arg) {
                     (*static_cast<F*>(ctx))([num_tasks, fn, arg](size_t ith, size_t nth) {
                       for (size_t task = ith; task < num_tasks; task += nth) fn(arg, task);
@@ -64,7 +64,7 @@ Executor IthNthExecutor(F& f, size_t num_workers) noexcept {
 
 // hwy::ThreadPool, or any pool with NumWorkers() and Run(begin, end, f(task, worker)).
 template <class Pool>
-Executor PoolExecutor(Pool& pool) noexcept {
+LATHE_INLINE Executor PoolExecutor(Pool& pool) noexcept {
   return Executor{&pool, static_cast<size_t>(pool.NumWorkers()),
                   [](void* ctx, size_t num_tasks, Executor::TaskFn fn, void* arg) {
                     static_cast<Pool*>(ctx)->Run(
@@ -75,7 +75,7 @@ Executor PoolExecutor(Pool& pool) noexcept {
 
 #if defined(_OPENMP)
 // OpenMP's own team; inside an outer parallel region it runs with whatever nesting the host allows.
-inline Executor OpenMpExecutor(size_t num_workers) noexcept {
+LATHE_INLINE Executor OpenMpExecutor(size_t num_workers) noexcept {
   return Executor{nullptr, num_workers,
                   [](void*, size_t num_tasks, Executor::TaskFn fn, void* arg) {
                     const auto n = static_cast<int64_t>(num_tasks);

@@ -22,7 +22,7 @@ enum class CacheFormat : uint8_t {
 };
 
 // "kFp8DsMla", as the enumerators are called; "unknown" for a value that is no format.
-constexpr const char* Name(CacheFormat format) noexcept {
+LATHE_INLINE constexpr const char* Name(CacheFormat format) noexcept {
   switch (format) {
 #define LATHE_FORMAT(enumerator, number, type) \
   case CacheFormat::enumerator:                \
@@ -57,7 +57,7 @@ struct BasicPagedCache {
     return RecordAt(block, block_size) + slot * side_bytes;
   }
 
-  constexpr operator BasicPagedCache<const Byte>() const noexcept {
+  LATHE_INLINE constexpr operator BasicPagedCache<const Byte>() const noexcept {
     return {data, format, num_blocks, block_size, block_stride, row_stride, scale};
   }
 };
@@ -66,7 +66,7 @@ using MutablePagedCache = BasicPagedCache<std::byte>;
 
 namespace detail {
 // The format of plain rows of that type.
-constexpr CacheFormat LatentFormatOf(DType dtype) noexcept {
+LATHE_INLINE constexpr CacheFormat LatentFormatOf(DType dtype) noexcept {
   switch (dtype) {
     case DType::kFloat32:
       return CacheFormat::kLatentFloat32;
@@ -82,8 +82,8 @@ constexpr CacheFormat LatentFormatOf(DType dtype) noexcept {
 // A cache of plain elements [num_blocks, block_size, width], T = float, float16 or bfloat16. The strides, in the order
 // of PagedCache's, are in elements; 0 = dense. A const T gives a PagedCache, otherwise a MutablePagedCache.
 template <class T>
-auto LatentPages(T* data, int64_t num_blocks, int64_t block_size, int64_t width,
-                 int64_t block_stride = 0, int64_t row_stride = 0) noexcept {
+LATHE_INLINE auto LatentPages(T* data, int64_t num_blocks, int64_t block_size, int64_t width,
+                              int64_t block_stride = 0, int64_t row_stride = 0) noexcept {
   using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
   constexpr auto kBytes = static_cast<int64_t>(sizeof(T));
   if (row_stride == 0) row_stride = width;
@@ -143,9 +143,9 @@ struct KeySet {
   IndexView<1> topk_length = {};
   IndexSpace index_space = IndexSpace::kLogical;
 
-  constexpr bool is_given() const noexcept { return cache.block_size != 0; }
+  LATHE_INLINE constexpr bool is_given() const noexcept { return cache.block_size != 0; }
   // Also true for a list of no entries, whose data may be null.
-  constexpr bool has_indices() const noexcept {
+  LATHE_INLINE constexpr bool has_indices() const noexcept {
     return indices.data != nullptr || indices.extent[0] > 0;
   }
 };

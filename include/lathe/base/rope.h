@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "lathe/base/config.h"
 #include "lathe/base/view.h"
 
 namespace lathe {
@@ -25,8 +26,10 @@ struct Rope {
   bool leading = false;     // the first r columns, as in DeepSeek-V3.2's indexer; else the last r
   bool inverse = false;
 
-  constexpr bool is_given() const noexcept { return cos.extent[1] > 0 || sin.extent[1] > 0; }
-  constexpr int64_t dim() const noexcept { return 2 * cos.extent[1]; }
+  LATHE_INLINE constexpr bool is_given() const noexcept {
+    return cos.extent[1] > 0 || sin.extent[1] > 0;
+  }
+  LATHE_INLINE constexpr int64_t dim() const noexcept { return 2 * cos.extent[1]; }
 };
 
 }  // namespace lathe

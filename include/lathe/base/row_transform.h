@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "lathe/base/config.h"
 #include "lathe/base/rope.h"
 #include "lathe/base/view.h"
 
@@ -47,7 +48,7 @@ struct RowTransform {
   bool round_to_bfloat16 = false;
 
   // Nothing is asked for.
-  constexpr bool is_identity() const noexcept {
+  LATHE_INLINE constexpr bool is_identity() const noexcept {
     return norm.kind == NormKind::kNone && !rope.is_given() && !hadamard && !round_to_bfloat16;
   }
 };

@@ -22,7 +22,7 @@ enum class StatusCode : uint8_t {
   kTargetUnavailable,  // the forced target is not compiled in, or this CPU cannot run it
 };
 
-constexpr const char* Name(StatusCode code) noexcept {
+LATHE_INLINE constexpr const char* Name(StatusCode code) noexcept {
   switch (code) {
     case StatusCode::kOk:
       return "ok";
@@ -75,64 +75,66 @@ struct [[nodiscard]] Status {
   const char* wanted = "";
   const char* reason = "";
 
-  constexpr bool ok() const noexcept { return code == StatusCode::kOk; }
+  LATHE_INLINE constexpr bool ok() const noexcept { return code == StatusCode::kOk; }
 
   // The argument is a member of entry `number` of `structs`: Invalid("lse").Of("parts", 3).
-  constexpr Status Of(const char* structs, int64_t number) const noexcept {
+  LATHE_INLINE constexpr Status Of(const char* structs, int64_t number) const noexcept {
     Status s = *this;
     s.list = structs;
     s.entry = number;
     return s;
   }
-  constexpr Status At(int64_t element) const noexcept {
+  LATHE_INLINE constexpr Status At(int64_t element) const noexcept {
     Status s = *this;
     s.index = element;
     return s;
   }
-  constexpr Status Is(int64_t value) const noexcept {
+  LATHE_INLINE constexpr Status Is(int64_t value) const noexcept {
     Status s = *this;
     s.kind = Kind::kInteger;
     s.integer = value;
     return s;
   }
-  constexpr Status IsReal(double value) const noexcept {
+  LATHE_INLINE constexpr Status IsReal(double value) const noexcept {
     Status s = *this;
     s.kind = Kind::kReal;
     s.real = value;
     return s;
   }
-  constexpr Status IsNamed(const char* value) const noexcept {
+  LATHE_INLINE constexpr Status IsNamed(const char* value) const noexcept {
     Status s = *this;
     s.kind = Kind::kName;
     s.name = value;
     return s;
   }
-  constexpr Status Must(const char* expectation) const noexcept {
+  LATHE_INLINE constexpr Status Must(const char* expectation) const noexcept {
     Status s = *this;
     s.rule = expectation;
     return s;
   }
-  constexpr Status Must(const char* expectation, int64_t limit) const noexcept {
+  LATHE_INLINE constexpr Status Must(const char* expectation, int64_t limit) const noexcept {
     Status s = Must(expectation);
     s.has_bound = true;
     s.bound = limit;
     return s;
   }
-  constexpr Status MustName(const char* expectation, const char* value) const noexcept {
+  LATHE_INLINE constexpr Status MustName(const char* expectation,
+                                         const char* value) const noexcept {
     Status s = Must(expectation);
     s.wanted = value;
     return s;
   }
-  constexpr Status Because(const char* why) const noexcept {
+  LATHE_INLINE constexpr Status Because(const char* why) const noexcept {
     Status s = *this;
     s.reason = why;
     return s;
   }
 };
 
-constexpr Status OkStatus() noexcept { return Status{}; }
+LATHE_INLINE constexpr Status OkStatus() noexcept { return Status{}; }
 
-constexpr Status Refuse(StatusCode code, const char* argument, const char* field = "") noexcept {
+LATHE_INLINE constexpr Status Refuse(StatusCode code, const char* argument,
+                                     const char* field = "") noexcept {
   Status s;
   s.code = code;
   s.argument = argument;
@@ -140,14 +142,14 @@ constexpr Status Refuse(StatusCode code, const char* argument, const char* field
   return s;
 }
 
-constexpr Status Invalid(const char* argument, const char* field = "") noexcept {
+LATHE_INLINE constexpr Status Invalid(const char* argument, const char* field = "") noexcept {
   return Refuse(StatusCode::kInvalidArgument, argument, field);
 }
 
 // The message of a Status, in a buffer of its own.
 struct StatusText {
   char text[320];
-  const char* c_str() const noexcept { return text; }
+  LATHE_INLINE const char* c_str() const noexcept { return text; }
 };
 
 // "index out of range: keys.seq_lens[3] is 70000, must be at most block_table.extent[1] *

@@ -18,7 +18,7 @@ enum class Target : uint8_t {
 };
 
 // "auto", "avx2", "avx3_zen4", ...; "unknown" for a value that is none of these.
-constexpr const char* Name(Target target) noexcept {
+LATHE_INLINE constexpr const char* Name(Target target) noexcept {
   switch (target) {
     case Target::kAuto:
       return "auto";
@@ -43,8 +43,8 @@ struct TargetInfo {
 struct TargetList {
   const TargetInfo* data = nullptr;
   size_t size = 0;
-  const TargetInfo* begin() const noexcept { return data; }
-  const TargetInfo* end() const noexcept { return data + size; }
+  LATHE_INLINE const TargetInfo* begin() const noexcept { return data; }
+  LATHE_INLINE const TargetInfo* end() const noexcept { return data + size; }
 };
 
 // Every target lathe knows, best first. The list has static storage. Thread-safe; the first call

@@ -76,11 +76,13 @@ inline constexpr uint32_t kFloatMantissa = 0x007FFFFFu;
 inline constexpr uint32_t kFloatHiddenBit = 0x00800000u;
 
 // The builtin rather than std::bit_cast: that is C++20, memcpy is not constexpr.
-constexpr uint32_t BitsOf(float x) noexcept { return __builtin_bit_cast(uint32_t, x); }
-constexpr float FloatOf(uint32_t bits) noexcept { return __builtin_bit_cast(float, bits); }
+LATHE_INLINE constexpr uint32_t BitsOf(float x) noexcept { return __builtin_bit_cast(uint32_t, x); }
+LATHE_INLINE constexpr float FloatOf(uint32_t bits) noexcept {
+  return __builtin_bit_cast(float, bits);
+}
 
 // value / 2^num_bits, to nearest, ties to even. 1 <= num_bits < 32, and the sum must not wrap.
-constexpr uint32_t ShiftRightNearestEven(uint32_t value, int num_bits) noexcept {
+LATHE_INLINE constexpr uint32_t ShiftRightNearestEven(uint32_t value, int num_bits) noexcept {
   const uint32_t is_odd = (value >> num_bits) & 1;
   return (value + (1u << (num_bits - 1)) - 1 + is_odd) >> num_bits;
 }
@@ -108,13 +110,13 @@ struct MiniFloat {
   static constexpr bool kSaturates = kOverflow == kMaxFinite;
   static constexpr uint32_t kNanCode = kNan;
 
-  static constexpr float Decode(uint32_t code) noexcept {
+  LATHE_INLINE static constexpr float Decode(uint32_t code) noexcept {
     if (kNanReplacesNegativeZero && code == kNan) return FloatOf(kFloatInfinity | kFloatMantissa);
     const uint32_t sign = (code & kSign) != 0 ? kFloatSign : 0;
     return FloatOf(sign | DecodeMagnitude(code & (kSign - 1)));
   }
 
-  static constexpr uint32_t Encode(float x) noexcept {
+  LATHE_INLINE static constexpr uint32_t Encode(float x) noexcept {
     const uint32_t bits = BitsOf(x);
     const uint32_t sign = (bits & kFloatSign) != 0 ? kSign : 0;
     const uint32_t magnitude = bits & ~kFloatSign;
@@ -128,7 +130,7 @@ struct MiniFloat {
   }
 
  private:
-  static constexpr uint32_t DecodeMagnitude(uint32_t code) noexcept {
+  LATHE_INLINE static constexpr uint32_t DecodeMagnitude(uint32_t code) noexcept {
     // float's own exponent range: every code, subnormal and special ones too, is a truncated float.
     if constexpr (kBias == kFloatBias) return code << kDroppedBits;
     if (code > kMaxFinite) return kFloatInfinity | (code & kMantissa) << kDroppedBits;
@@ -145,7 +147,7 @@ struct MiniFloat {
 
   // Nearest even. Subnormal results have a fixed exponent and give up more mantissa bits instead;
   // a mantissa that rounds up to the next power of two carries into the exponent field by itself.
-  static constexpr uint32_t EncodeMagnitude(uint32_t magnitude) noexcept {
+  LATHE_INLINE static constexpr uint32_t EncodeMagnitude(uint32_t magnitude) noexcept {
     // float's own exponent range: the carry reaches infinity by itself, too.
     if constexpr (kBias == kFloatBias) return ShiftRightNearestEven(magnitude, kDroppedBits);
     // Zero and float's subnormals get a hidden bit they do not have; with it, too, they are far
@@ -185,15 +187,15 @@ template <> struct FormatOf<float4_e2m1>     : MiniFloat<2, 1, 1,    0x7,    0x7
 // The exact value of a stored number, for all types above. NaN codes give NaN (sign and payload
 // moved along where the format has them; signalling NaNs are not quieted), infinities infinity.
 template <class T>
-constexpr float ToFloat(T x) noexcept {
+LATHE_INLINE constexpr float ToFloat(T x) noexcept {
   return detail::FormatOf<T>::Decode(x.bits);
 }
 
-constexpr float ToFloat(float x) noexcept { return x; }
+LATHE_INLINE constexpr float ToFloat(float x) noexcept { return x; }
 
 // 2^(bits - 127). Byte 0 is 2^-127, a float subnormal: arithmetic on it under denormals-are-zero
 // gives zero, though this conversion does not.
-constexpr float ToFloat(float8_e8m0 x) noexcept {
+LATHE_INLINE constexpr float ToFloat(float8_e8m0 x) noexcept {
   if (x.bits == 0) return detail::FloatOf(detail::kFloatHiddenBit >> 1);
   if (x.bits == 255) return detail::FloatOf(detail::kFloatInfinity | detail::kFloatMantissa);
   return detail::FloatOf(static_cast<uint32_t>(x.bits) << detail::kFloatMantissaBits);
@@ -214,12 +216,12 @@ constexpr float ToFloat(float8_e8m0 x) noexcept {
 // float8_e5m2 saturates although it has infinities: a cache must not turn a large value into one.
 // float4_e2m1 cannot carry a NaN; its block scale has to.
 template <class T>
-constexpr T FromFloat(float x) noexcept {
+LATHE_INLINE constexpr T FromFloat(float x) noexcept {
   return T{static_cast<decltype(T::bits)>(detail::FormatOf<T>::Encode(x))};
 }
 
 template <>
-constexpr float FromFloat<float>(float x) noexcept {
+LATHE_INLINE constexpr float FromFloat<float>(float x) noexcept {
   return x;
 }
 
@@ -230,7 +232,7 @@ float8_e8m0 FromFloat<float8_e8m0>(float x) noexcept = delete;
 // The smallest power of two >= x, that is 2^ceil(log2(x)), clamped to [2^-127, 2^127]. Zero of
 // either sign gives 2^-127; anything above 2^127, infinity included, gives 2^127; NaN and negative
 // numbers give NaN (255).
-constexpr float8_e8m0 CeilPowerOfTwo(float x) noexcept {
+LATHE_INLINE constexpr float8_e8m0 CeilPowerOfTwo(float x) noexcept {
   const uint32_t bits = detail::BitsOf(x);
   if (bits == detail::kFloatSign) return float8_e8m0{0};
   // Above infinity as an unsigned number lie the NaNs and everything with a sign.
@@ -272,7 +274,7 @@ template <class T>
 inline constexpr DType kDTypeOf = detail::DTypeTag<std::remove_cv_t<T>>::value;
 
 // Bytes of an element; 0 for a value that is no DType.
-constexpr size_t SizeOf(DType dtype) noexcept {
+LATHE_INLINE constexpr size_t SizeOf(DType dtype) noexcept {
   switch (dtype) {
     case DType::kFloat32:
       return 4;
@@ -284,7 +286,7 @@ constexpr size_t SizeOf(DType dtype) noexcept {
 }
 
 // "float32", "float16", "bfloat16"; "unknown" for a value that is no DType.
-constexpr const char* Name(DType dtype) noexcept {
+LATHE_INLINE constexpr const char* Name(DType dtype) noexcept {
   switch (dtype) {
     case DType::kFloat32:
       return "float32";

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "lathe/base/config.h"
 #include "lathe/base/types.h"
 #if defined(__cpp_lib_span)
 #include <span>
@@ -27,9 +28,9 @@ struct View {
   int64_t extent[R] = {};
   int64_t stride[R] = {};
 
-  constexpr bool empty() const noexcept { return data == nullptr; }
+  LATHE_INLINE constexpr bool empty() const noexcept { return data == nullptr; }
 
-  constexpr operator View<const T, R>() const noexcept {
+  LATHE_INLINE constexpr operator View<const T, R>() const noexcept {
     View<const T, R> v;
     v.data = data;
     for (size_t i = 0; i < R; ++i) {
@@ -42,7 +43,7 @@ struct View {
 
 // A dense row-major view: Packed(q, num_tokens, num_heads, head_dim).
 template <class T, class... E>
-constexpr View<T, sizeof...(E)> Packed(T* data, E... extents) noexcept {
+LATHE_INLINE constexpr View<T, sizeof...(E)> Packed(T* data, E... extents) noexcept {
   constexpr size_t kRank = sizeof...(E);
   View<T, kRank> v{data, {static_cast<int64_t>(extents)...}, {}};
   int64_t stride = 1;
@@ -55,7 +56,7 @@ constexpr View<T, sizeof...(E)> Packed(T* data, E... extents) noexcept {
 
 #if defined(__cpp_lib_span)
 template <class T>
-constexpr View<T, 1> Packed(std::span<T> s) noexcept {
+LATHE_INLINE constexpr View<T, 1> Packed(std::span<T> s) noexcept {
   return Packed(s.data(), s.size());
 }
 #endif
@@ -69,10 +70,10 @@ struct AnyView {
   int64_t extent[R] = {};
   int64_t stride[R] = {};  // elements
 
-  constexpr AnyView() noexcept = default;
+  LATHE_INLINE constexpr AnyView() noexcept = default;
 
   template <class T, class = std::enable_if_t<std::is_const_v<Byte> || !std::is_const_v<T>>>
-  AnyView(const View<T, R>& v) noexcept
+  LATHE_INLINE AnyView(const View<T, R>& v) noexcept
       : data(reinterpret_cast<Byte*>(v.data)), dtype(kDTypeOf<std::remove_const_t<T>>) {
     for (size_t i = 0; i < R; ++i) {
       extent[i] = v.extent[i];
@@ -80,7 +81,7 @@ struct AnyView {
     }
   }
 
-  constexpr bool empty() const noexcept { return data == nullptr; }
+  LATHE_INLINE constexpr bool empty() const noexcept { return data == nullptr; }
 };
 
 template <size_t R>
@@ -96,11 +97,11 @@ struct IndexView {
   int64_t extent[R] = {};
   int64_t stride[R] = {};
 
-  constexpr IndexView() noexcept = default;
+  LATHE_INLINE constexpr IndexView() noexcept = default;
 
   template <class T, class = std::enable_if_t<std::is_same_v<std::remove_const_t<T>, int32_t> ||
                                               std::is_same_v<std::remove_const_t<T>, int64_t>>>
-  constexpr IndexView(const View<T, R>& v) noexcept
+  LATHE_INLINE constexpr IndexView(const View<T, R>& v) noexcept
       : data(v.data), is_int64(sizeof(T) == sizeof(int64_t)) {
     for (size_t i = 0; i < R; ++i) {
       extent[i] = v.extent[i];
@@ -108,10 +109,10 @@ struct IndexView {
     }
   }
 
-  constexpr bool empty() const noexcept { return data == nullptr; }
+  LATHE_INLINE constexpr bool empty() const noexcept { return data == nullptr; }
 
   template <class... I>
-  int64_t operator()(I... indices) const noexcept {
+  LATHE_INLINE int64_t operator()(I... indices) const noexcept {
     static_assert(sizeof...(I) == R, "one index per dimension");
     const int64_t at[R] = {static_cast<int64_t>(indices)...};
     int64_t offset = 0;
@@ -129,11 +130,11 @@ struct MutableIndexView {
   int64_t extent[R] = {};
   int64_t stride[R] = {};
 
-  constexpr MutableIndexView() noexcept = default;
+  LATHE_INLINE constexpr MutableIndexView() noexcept = default;
 
   template <class T,
             class = std::enable_if_t<std::is_same_v<T, int32_t> || std::is_same_v<T, int64_t>>>
-  constexpr MutableIndexView(const View<T, R>& v) noexcept
+  LATHE_INLINE constexpr MutableIndexView(const View<T, R>& v) noexcept
       : data(v.data), is_int64(sizeof(T) == sizeof(int64_t)) {
     for (size_t i = 0; i < R; ++i) {
       extent[i] = v.extent[i];
@@ -141,7 +142,7 @@ struct MutableIndexView {
     }
   }
 
-  constexpr operator IndexView<R>() const noexcept {
+  LATHE_INLINE constexpr operator IndexView<R>() const noexcept {
     IndexView<R> v;
     v.data = data;
     v.is_int64 = is_int64;
@@ -152,11 +153,11 @@ struct MutableIndexView {
     return v;
   }
 
-  constexpr bool empty() const noexcept { return data == nullptr; }
+  LATHE_INLINE constexpr bool empty() const noexcept { return data == nullptr; }
 
   // Element (indices...) = value, which an int32 array must be able to hold.
   template <class... I>
-  void Set(int64_t value, I... indices) const noexcept {
+  LATHE_INLINE void Set(int64_t value, I... indices) const noexcept {
     static_assert(sizeof...(I) == R, "one index per dimension");
     const int64_t at[R] = {static_cast<int64_t>(indices)...};
     int64_t offset = 0;

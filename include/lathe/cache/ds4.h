@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "lathe/base/config.h"
 #include "lathe/base/types.h"
 #include "lathe/cache/latent.h"
 #include "lathe/cache/scale_rules.h"
@@ -31,14 +32,14 @@ struct Fp8Ds4 {
   static constexpr int64_t kWidth = 512;
   static constexpr int64_t kSideBytes = 8;
   static constexpr bool kHasTensorScale = false;
-  static constexpr int64_t RecordBytes(int64_t) noexcept { return 576; }
+  LATHE_INLINE static constexpr int64_t RecordBytes(int64_t) noexcept { return 576; }
 
   static constexpr int64_t kQuantized = 448;  // columns, and bytes
   static constexpr int64_t kTile = 64;
   static constexpr int64_t kTiles = kQuantized / kTile;
 
-  static float DecodeColumn(const std::byte* record, const std::byte* side,
-                            int64_t column) noexcept {
+  LATHE_INLINE static float DecodeColumn(const std::byte* record, const std::byte* side,
+                                         int64_t column) noexcept {
     if (column >= kQuantized) {
       return detail::DecodeAt<bfloat16>(record + kQuantized, column - kQuantized);
     }

@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "lathe/base/config.h"
 #include "lathe/base/types.h"
 #include "lathe/cache/scale_rules.h"
 
@@ -33,12 +34,13 @@ struct Ds41Fp8 {
   static constexpr int64_t kWidth = 512;
   static constexpr int64_t kSideBytes = 0;
   static constexpr bool kHasTensorScale = false;
-  static constexpr int64_t RecordBytes(int64_t) noexcept { return 528; }
+  LATHE_INLINE static constexpr int64_t RecordBytes(int64_t) noexcept { return 528; }
 
   static constexpr int64_t kTile = 32;
   static constexpr int64_t kTiles = kWidth / kTile;
 
-  static float DecodeColumn(const std::byte* record, const std::byte*, int64_t column) noexcept {
+  LATHE_INLINE static float DecodeColumn(const std::byte* record, const std::byte*,
+                                         int64_t column) noexcept {
     return detail::DecodeAt<float8_e4m3fn>(record, column) *
            detail::DecodeAt<float8_e8m0>(record + kWidth, column / kTile);
   }
@@ -51,13 +53,14 @@ struct Ds41Fp4 {
   static constexpr int64_t kWidth = 512;
   static constexpr int64_t kSideBytes = 0;
   static constexpr bool kHasTensorScale = false;
-  static constexpr int64_t RecordBytes(int64_t) noexcept { return 288; }
+  LATHE_INLINE static constexpr int64_t RecordBytes(int64_t) noexcept { return 288; }
 
   static constexpr int64_t kTile = 16;
   static constexpr int64_t kTiles = kWidth / kTile;
   static constexpr int64_t kScales = kWidth / 2;  // byte
 
-  static float DecodeColumn(const std::byte* record, const std::byte*, int64_t column) noexcept {
+  LATHE_INLINE static float DecodeColumn(const std::byte* record, const std::byte*,
+                                         int64_t column) noexcept {
     return detail::DecodeE2m1At(record, column) *
            detail::DecodeAt<float8_e4m3fn>(record + kScales, column / kTile);
   }

@@ -54,7 +54,7 @@ constexpr int64_t kMaxScales = 8;
 
 // Whether one scale is that of all columns.
 template <class Format>
-constexpr bool HasRowScale() noexcept {
+LATHE_INLINE constexpr bool HasRowScale() noexcept {
   if constexpr (kNumScales<Format> == 1) {
     return Format::kScaleColumns >= Format::kWidth;
   } else {

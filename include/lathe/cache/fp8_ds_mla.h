@@ -27,7 +27,7 @@ struct Fp8DsMla {
   static constexpr int64_t kWidth = 576;
   static constexpr int64_t kSideBytes = 0;
   static constexpr bool kHasTensorScale = false;
-  static constexpr int64_t RecordBytes(int64_t) noexcept { return 656; }
+  LATHE_INLINE static constexpr int64_t RecordBytes(int64_t) noexcept { return 656; }
 
   static constexpr int64_t kLatent = 512;  // columns, and bytes
   static constexpr int64_t kTile = 128;
@@ -41,7 +41,8 @@ struct Fp8DsMla {
     return detail::LoadAs<float>(record + kLatent + tile * static_cast<int64_t>(sizeof(float)));
   }
 
-  static float DecodeColumn(const std::byte* record, const std::byte*, int64_t column) noexcept {
+  LATHE_INLINE static float DecodeColumn(const std::byte* record, const std::byte*,
+                                         int64_t column) noexcept {
     if (column >= kLatent) return detail::DecodeAt<bfloat16>(record + kRope, column - kLatent);
     return detail::DecodeAt<float8_e4m3fn>(record, column) *
            ScaleAt(record, nullptr, column / kTile);

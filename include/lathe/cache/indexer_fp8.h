@@ -28,7 +28,7 @@ struct IndexerFp8 {
   static constexpr int64_t kWidth = 128;
   static constexpr int64_t kSideBytes = sizeof(float);
   static constexpr bool kHasTensorScale = false;
-  static constexpr int64_t RecordBytes(int64_t) noexcept { return kWidth; }
+  LATHE_INLINE static constexpr int64_t RecordBytes(int64_t) noexcept { return kWidth; }
 
   static constexpr int64_t kScaleColumns = kWidth;
   static constexpr int64_t kNumScales = 1;
@@ -36,8 +36,8 @@ struct IndexerFp8 {
     return detail::LoadAs<float>(side);
   }
 
-  static float DecodeColumn(const std::byte* record, const std::byte* side,
-                            int64_t column) noexcept {
+  LATHE_INLINE static float DecodeColumn(const std::byte* record, const std::byte* side,
+                                         int64_t column) noexcept {
     return detail::DecodeAt<float8_e4m3fn>(record, column) * detail::LoadAs<float>(side);
   }
 };

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "lathe/base/config.h"
 #include "lathe/base/types.h"
 #include "lathe/cache/scale_rules.h"
 
@@ -27,10 +28,10 @@ struct IndexerMxfp4 {
   static constexpr int64_t kTiles = kWidth / kTile;
   static constexpr int64_t kSideBytes = kTiles;
   static constexpr bool kHasTensorScale = false;
-  static constexpr int64_t RecordBytes(int64_t) noexcept { return kWidth / 2; }
+  LATHE_INLINE static constexpr int64_t RecordBytes(int64_t) noexcept { return kWidth / 2; }
 
-  static float DecodeColumn(const std::byte* record, const std::byte* side,
-                            int64_t column) noexcept {
+  LATHE_INLINE static float DecodeColumn(const std::byte* record, const std::byte* side,
+                                         int64_t column) noexcept {
     return detail::DecodeE2m1At(record, column) *
            detail::DecodeAt<float8_e8m0>(side, column / kTile);
   }

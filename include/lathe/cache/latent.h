@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "lathe/base/config.h"
 #include "lathe/base/types.h"
 #include "lathe/cache/scale_rules.h"
 
@@ -24,11 +25,12 @@ struct Latent {
   static constexpr int64_t kWidth = 0;
   static constexpr int64_t kSideBytes = 0;
   static constexpr bool kHasTensorScale = false;
-  static constexpr int64_t RecordBytes(int64_t width) noexcept {
+  LATHE_INLINE static constexpr int64_t RecordBytes(int64_t width) noexcept {
     return width * static_cast<int64_t>(sizeof(T));
   }
 
-  static float DecodeColumn(const std::byte* record, const std::byte*, int64_t column) noexcept {
+  LATHE_INLINE static float DecodeColumn(const std::byte* record, const std::byte*,
+                                         int64_t column) noexcept {
     return detail::DecodeAt<T>(record, column);
   }
 };

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "lathe/base/config.h"
 #include "lathe/base/types.h"
 #include "lathe/cache/scale_rules.h"
 
@@ -25,9 +26,10 @@ struct LatentFp8 {
   static constexpr int64_t kWidth = 0;
   static constexpr int64_t kSideBytes = 0;
   static constexpr bool kHasTensorScale = true;
-  static constexpr int64_t RecordBytes(int64_t width) noexcept { return width; }
+  LATHE_INLINE static constexpr int64_t RecordBytes(int64_t width) noexcept { return width; }
 
-  static float DecodeColumn(const std::byte* record, const std::byte*, int64_t column) noexcept {
+  LATHE_INLINE static float DecodeColumn(const std::byte* record, const std::byte*,
+                                         int64_t column) noexcept {
     return detail::DecodeAt<Code>(record, column);
   }
 };

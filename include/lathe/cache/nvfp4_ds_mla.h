@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "lathe/base/config.h"
 #include "lathe/base/types.h"
 #include "lathe/cache/scale_rules.h"
 
@@ -25,18 +26,19 @@ struct Nvfp4DsMla {
   static constexpr int64_t kWidth = 576;
   static constexpr int64_t kSideBytes = 0;
   static constexpr bool kHasTensorScale = false;
-  static constexpr int64_t RecordBytes(int64_t) noexcept { return 352; }
+  LATHE_INLINE static constexpr int64_t RecordBytes(int64_t) noexcept { return 352; }
 
   static constexpr int64_t kLatent = 512;  // columns
   static constexpr int64_t kTile = 16;
   static constexpr int64_t kTiles = kLatent / kTile;
   static constexpr int64_t kRope = kLatent / 2;                   // byte
   static constexpr int64_t kScales = kRope + (kWidth - kLatent);  // byte
-  static constexpr int64_t ScaleByte(int64_t tile) noexcept {
+  LATHE_INLINE static constexpr int64_t ScaleByte(int64_t tile) noexcept {
     return kScales + 8 * (tile % 4) + tile / 4;
   }
 
-  static float DecodeColumn(const std::byte* record, const std::byte*, int64_t column) noexcept {
+  LATHE_INLINE static float DecodeColumn(const std::byte* record, const std::byte*,
+                                         int64_t column) noexcept {
     if (column >= kLatent) {
       return detail::DecodeAt<float8_e4m3fn>(record + kRope, column - kLatent);
     }

@@ -75,16 +75,19 @@ LATHE_INLINE constexpr bool IsPowerOfTwo(float scale) noexcept {
   return (bits & detail::kFloatMantissa) == 0 && bits != 0 && bits < detail::kFloatInfinity;
 }
 
-// x / scale, also where flush-to-zero would take x or scale for 0: float subnormals are widened by
-// hand. Rounding to double first changes nothing (53 >= 2 * 24 + 2 bits).
+namespace detail {
+// The exact value, also of a subnormal where the caller takes those for 0.
+LATHE_INLINE constexpr double Widen(float value) noexcept {
+  const uint32_t bits = BitsOf(value);
+  if ((bits & kFloatInfinity) != 0) return static_cast<double>(value);
+  const double magnitude = static_cast<double>(bits & kFloatMantissa) * 0x1p-149;
+  return (bits & kFloatSign) != 0 ? -magnitude : magnitude;
+}
+}  // namespace detail
+
+// x / scale, also where flush-to-zero would take x or scale for 0. Rounding to double first changes nothing (53 >= 2 * 24 + 2 bits).
 LATHE_INLINE constexpr float DivideTiny(float x, float scale) noexcept {
-  const auto widen = [](float value) -> double {
-    const uint32_t bits = detail::BitsOf(value);
-    if ((bits & detail::kFloatInfinity) != 0) return static_cast<double>(value);
-    const double magnitude = static_cast<double>(bits & detail::kFloatMantissa) * 0x1p-149;
-    return (bits & detail::kFloatSign) != 0 ? -magnitude : magnitude;
-  };
-  const double quotient = widen(x) / widen(scale);
+  const double quotient = detail::Widen(x) / detail::Widen(scale);
   constexpr double kLargest = (std::numeric_limits<float>::max)();
   if (quotient > kLargest) return (std::numeric_limits<float>::infinity)();
   if (quotient < -kLargest) return -(std::numeric_limits<float>::infinity)();
@@ -95,13 +98,13 @@ namespace detail {
 
 // Reading of stored numbers at any address.
 template <class T>
-T LoadAs(const std::byte* at) noexcept {
+LATHE_INLINE T LoadAs(const std::byte* at) noexcept {
   T value;
   std::memcpy(&value, at, sizeof(T));
   return value;
 }
 template <class T>
-float DecodeAt(const std::byte* numbers, int64_t index) noexcept {
+LATHE_INLINE float DecodeAt(const std::byte* numbers, int64_t index) noexcept {
   return ToFloat(LoadAs<T>(numbers + index * static_cast<int64_t>(sizeof(T))));
 }
 

@@ -77,6 +77,4 @@
 #define LATHE_STRING_TOKENS(a) #a
 #define LATHE_STRING(a) LATHE_STRING_TOKENS(a)
 
-#define LATHE_ABI  // the name of an unnamed namespace
-
 #endif  // LATHE_DISPATCH_ABI_H_

@@ -21,7 +21,7 @@
 
 namespace lathe {
 namespace detail {
-namespace LATHE_ABI {
+namespace {
 
 struct Cpu {
   int64_t highway = 0;  // Highway's targets; includes what the operating system saves
@@ -115,7 +115,7 @@ inline Cpu DetectCpu() noexcept {
   return cpu;
 }
 
-}  // namespace LATHE_ABI
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 

@@ -9,7 +9,14 @@
 #ifndef LATHE_DISPATCH_FOREACH_TARGET_H_
 #define LATHE_DISPATCH_FOREACH_TARGET_H_
 
+// What Highway includes within a pass is included here: it is not Highway's to give linkage (pass.h).
+#include <cmath>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
 
 #include "lathe/arch/x86_amx.h"
 #include "lathe/dispatch/abi.h"
@@ -57,7 +64,7 @@
 
 namespace lathe {
 namespace detail {
-namespace LATHE_ABI {
+namespace {
 
 struct CompiledTarget {
   // Null: not compiled. The function itself is code for that target, so ask the CPU first.
@@ -73,7 +80,7 @@ inline constexpr CompiledTarget kCompiled = {};
 template <int64_t kHighwayTarget>
 inline constexpr CompiledTarget kCompiledTiles = {};
 
-}  // namespace LATHE_ABI
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 

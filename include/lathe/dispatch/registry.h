@@ -17,7 +17,7 @@
 
 namespace lathe {
 namespace detail {
-namespace LATHE_ABI {
+namespace {
 
 // The code that serves a row of targets.def, by Highway's target. Differs from the row's own where
 // the baseline is one that we do not name: AVX3_DL serves as AVX3.
@@ -157,7 +157,7 @@ inline Status ResolveTarget(Target requested, const KernelTable** kernels,
   return is_known ? refused.IsNamed(Name(requested)) : refused.Is(static_cast<int64_t>(requested));
 }
 
-}  // namespace LATHE_ABI
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 

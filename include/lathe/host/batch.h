@@ -7,7 +7,7 @@
 
 namespace lathe {
 namespace detail {
-namespace LATHE_ABI {
+namespace {
 
 struct BatchSize {
   int64_t num_tokens;  // T
@@ -79,7 +79,7 @@ inline Status CheckQueryStartLoc(const char* name, const IndexView<1>& starts, i
   return CheckStartLoc(name, starts, num_tokens, "be the number of query rows,");
 }
 
-}  // namespace LATHE_ABI
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 

@@ -20,7 +20,7 @@
 
 namespace lathe {
 namespace detail {
-namespace LATHE_ABI {
+namespace {
 
 // What a call without a plan runs on.
 inline Status StartCall(Target requested, const Executor& executor, const KernelTable** kernels) {
@@ -28,7 +28,7 @@ inline Status StartCall(Target requested, const Executor& executor, const Kernel
   return ResolveTarget(requested, kernels);
 }
 
-}  // namespace LATHE_ABI
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 

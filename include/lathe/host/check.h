@@ -24,7 +24,7 @@
 
 namespace lathe {
 namespace detail {
-namespace LATHE_ABI {
+namespace {
 
 // Extents and strides are the caller's and may be anything. Sums and products of numbers that are
 // not negative, stopped at the largest one, so that checks of absurd values cannot overflow
@@ -376,7 +376,7 @@ inline Status CheckExecutor(const Executor& executor) {
   return OkStatus();
 }
 
-}  // namespace LATHE_ABI
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 

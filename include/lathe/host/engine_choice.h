@@ -11,7 +11,7 @@
 
 namespace lathe {
 namespace detail {
-namespace LATHE_ABI {
+namespace {
 
 // bf16 products are exact for bf16 inputs. A query of another type would be rounded, and so would keys whose scales
 // stay in them (8192 normally distributed ones: 1.3 times the bound of kAuto), so that needs consent.
@@ -36,7 +36,7 @@ inline Status CheckPrecision(Precision precision) {
       .Must("be a known Precision");
 }
 
-}  // namespace LATHE_ABI
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 

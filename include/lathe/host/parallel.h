@@ -14,7 +14,7 @@
 
 namespace lathe {
 namespace detail {
-namespace LATHE_ABI {
+namespace {
 
 // body(item, lane) for every item in [0, num_items), handed out in order to at most `max_lanes` lanes that
 // run side by side; items of one lane run one after another. Whatever the pool does, the longest-first
@@ -71,7 +71,7 @@ void ForEachRangeOfParts(const Executor& executor, int64_t num_parts, int64_t gr
   });
 }
 
-}  // namespace LATHE_ABI
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 

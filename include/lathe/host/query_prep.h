@@ -15,7 +15,7 @@
 
 namespace lathe {
 namespace detail {
-namespace LATHE_ABI {
+namespace {
 
 inline Status CheckQueryRows(const QueryPrepArgs& args) {
   const int64_t* extent = args.q.extent;
@@ -125,7 +125,7 @@ inline Status CheckQueryPrep(const QueryPrepArgs& args, const QueryPrepOptions& 
   return CheckQueryOverlaps(args);
 }
 
-}  // namespace LATHE_ABI
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 

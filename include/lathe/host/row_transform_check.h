@@ -11,7 +11,7 @@
 
 namespace lathe {
 namespace detail {
-namespace LATHE_ABI {
+namespace {
 
 struct RowNormNames {
   const char* kind;
@@ -125,7 +125,7 @@ inline bool Overlaps(const RowTransform& transform, ByteRange written) {
                                        Overlap(RangeOf(transform.rope.sin), written));
 }
 
-}  // namespace LATHE_ABI
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 

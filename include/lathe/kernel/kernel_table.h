@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "lathe/base/config.h"
 #include "lathe/base/keys.h"
 #include "lathe/base/lse.h"
 #include "lathe/base/rope.h"
@@ -23,6 +24,7 @@
 
 namespace lathe {
 namespace detail {
+namespace {
 
 // Splits of a key range are a multiple of this: whole tiles of the kernels (of most targets).
 constexpr int64_t kSplitUnit = 128;
@@ -119,9 +121,9 @@ LATHE_INLINE KeyRange SplitKeysOf(const AttendTask& task, int64_t split, int set
 // A partial result of n rows: O [n][v_stride], then m [n], then l [n], float32. O is unnormalised,
 // m the row maximum (exp2 domain), l the sum. Rows of O have whole vectors, and lie a line further apart: at
 // 2048 bytes the rows of a tile would all fall into two sets of L1.
-constexpr int64_t PartialColumns(int64_t v_dim) { return (v_dim + 63) / 64 * 64; }
-constexpr int64_t PartialStride(int64_t v_dim) { return PartialColumns(v_dim) + 16; }
-constexpr int64_t PartialFloats(int64_t num_rows, int64_t v_dim) {
+LATHE_INLINE constexpr int64_t PartialColumns(int64_t v_dim) { return (v_dim + 63) / 64 * 64; }
+LATHE_INLINE constexpr int64_t PartialStride(int64_t v_dim) { return PartialColumns(v_dim) + 16; }
+LATHE_INLINE constexpr int64_t PartialFloats(int64_t num_rows, int64_t v_dim) {
   return (num_rows * (PartialStride(v_dim) + 2) + 15) / 16 * 16;
 }
 
@@ -186,7 +188,7 @@ struct IndexerTopkCall {
 
 // Columns that one item of KernelTable::pool_columns pools: whole cache lines of rows of any type.
 constexpr int64_t kPoolColumns = 64;
-constexpr int64_t NumPoolBlocks(int64_t head_dim) {
+LATHE_INLINE constexpr int64_t NumPoolBlocks(int64_t head_dim) {
   return (head_dim + kPoolColumns - 1) / kPoolColumns;
 }
 
@@ -233,6 +235,7 @@ struct KernelTable {
                            int64_t begin, int64_t end) = nullptr;
 };
 
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 

@@ -11,7 +11,7 @@
 
 namespace lathe {
 namespace detail {
-namespace LATHE_ABI {
+namespace {
 
 inline Status CheckDim(const char* name, int64_t value, int64_t least) {
   if (value < least) return Invalid(name).Is(value).Must("be at least", least);
@@ -90,7 +90,7 @@ inline Status CheckResults(const Out<3>& out, const View<float, 2>& lse, int64_t
   return CheckFloats("lse", lse, {num_tokens, num_heads}, needs_data);
 }
 
-}  // namespace LATHE_ABI
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 

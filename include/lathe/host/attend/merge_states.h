@@ -11,7 +11,7 @@
 
 namespace lathe {
 namespace detail {
-namespace LATHE_ABI {
+namespace {
 
 // Results may lie in a part's own place, element upon element; otherwise they must be apart from
 // it.
@@ -69,7 +69,7 @@ inline Status CheckMergeStates(const MergeStatesArgs& args) {
   return OkStatus();
 }
 
-}  // namespace LATHE_ABI
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 

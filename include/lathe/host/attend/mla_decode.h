@@ -11,7 +11,7 @@
 
 namespace lathe {
 namespace detail {
-namespace LATHE_ABI {
+namespace {
 
 struct PlanOfMlaDecode : AttendPlan {
   MlaShape mla;
@@ -137,7 +137,7 @@ inline AttendCall CallOf(const PlanOfMlaDecode& plan, const MlaDecodeArgs& args)
   return CallOf(plan.mla, plan.options, args);
 }
 
-}  // namespace LATHE_ABI
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 

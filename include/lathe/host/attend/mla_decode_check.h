@@ -10,7 +10,7 @@
 
 namespace lathe {
 namespace detail {
-namespace LATHE_ABI {
+namespace {
 
 inline constexpr KeyNames kKeyNames[kMaxKeySets] = {LATHE_KEY_NAMES("keys"),
                                                     LATHE_KEY_NAMES("extra_keys")};
@@ -148,7 +148,7 @@ inline Status CheckArgs(const MlaShape& shape, const MlaDecodeOptions& options,
   return CheckOverlap(shape, args);
 }
 
-}  // namespace LATHE_ABI
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 

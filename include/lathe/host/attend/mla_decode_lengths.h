@@ -7,7 +7,7 @@
 
 namespace lathe {
 namespace detail {
-namespace LATHE_ABI {
+namespace {
 
 // The mask has a bit for each query of every sequence.
 inline Status CheckTreeMask(const MlaDecodeArgs& args) {
@@ -87,7 +87,7 @@ inline Status CheckBlockTables(const MlaDecodeArgs& args, const AttendCall& call
   return OkStatus();
 }
 
-}  // namespace LATHE_ABI
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 

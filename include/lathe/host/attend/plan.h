@@ -25,7 +25,7 @@
 
 namespace lathe {
 namespace detail {
-namespace LATHE_ABI {
+namespace {
 
 // More splits than this make the partial results of a long context cost more than they help.
 constexpr int64_t kMaxSplits = 32;
@@ -358,7 +358,7 @@ Status MakePlan(const Plan& wanted, const AttendBatch& batch, Buffer plan_memory
   return OkStatus();
 }
 
-}  // namespace LATHE_ABI
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 

@@ -11,7 +11,7 @@
 
 namespace lathe {
 namespace detail {
-namespace LATHE_ABI {
+namespace {
 
 struct PlanOfPrefill : AttendPlan {
   PrefillShape prefill;
@@ -69,7 +69,7 @@ inline AttendCall CallOf(const PlanOfPrefill& plan, const PrefillArgs& args) {
   return CallOf(plan.prefill, plan.options, args);
 }
 
-}  // namespace LATHE_ABI
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 

@@ -9,7 +9,7 @@
 
 namespace lathe {
 namespace detail {
-namespace LATHE_ABI {
+namespace {
 
 inline Batch BatchOf(const PrefillArgs& args) {
   return {{args.out.extent[0], args.query_start_loc.extent[0] - 1}, args.query_start_loc};
@@ -103,7 +103,7 @@ inline Status CheckStarts(const PrefillShape& shape, const PrefillArgs& args) {
   return OkStatus();
 }
 
-}  // namespace LATHE_ABI
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 

@@ -9,7 +9,7 @@
 
 namespace lathe {
 namespace detail {
-namespace LATHE_ABI {
+namespace {
 
 constexpr float kLog2E = 1.44269504088896340736f;
 // Up to here (normally distributed inputs, measured) weights rounded to bfloat16 alone can miss
@@ -147,7 +147,7 @@ inline Status RunShare(void (AttendRun::*share)(size_t, size_t) const, const Att
   return OkStatus();
 }
 
-}  // namespace LATHE_ABI
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 

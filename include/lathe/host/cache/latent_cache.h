@@ -15,7 +15,7 @@
 
 namespace lathe {
 namespace detail {
-namespace LATHE_ABI {
+namespace {
 
 inline Status CheckSource(const char* name, const In<2>& source, int64_t num_tokens) {
   LATHE_RETURN_IF_REFUSED(CheckTensor(name, source, {source.extent[1] > 0}));
@@ -151,7 +151,7 @@ inline Status WriteRecords(const LatentWriteArgs* layers, size_t num_layers,
   return OkStatus();
 }
 
-}  // namespace LATHE_ABI
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 

@@ -13,7 +13,7 @@
 
 namespace lathe {
 namespace detail {
-namespace LATHE_ABI {
+namespace {
 
 // All rows of one sequence.
 inline GatherTask GatherTaskOf(const LatentGatherArgs& args, int64_t seq) {
@@ -107,7 +107,7 @@ inline Status CheckGather(const LatentGatherArgs& args) {
   return OkStatus();
 }
 
-}  // namespace LATHE_ABI
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 

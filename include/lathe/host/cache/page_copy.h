@@ -14,7 +14,7 @@
 
 namespace lathe {
 namespace detail {
-namespace LATHE_ABI {
+namespace {
 
 // The names of one side's arguments in refusals.
 struct PagesNames {
@@ -98,7 +98,7 @@ inline void CopySlices(const PageCopyArgs& args, int64_t begin, int64_t end) {
   }
 }
 
-}  // namespace LATHE_ABI
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 

@@ -14,7 +14,7 @@
 
 namespace lathe {
 namespace detail {
-namespace LATHE_ABI {
+namespace {
 
 inline Status CheckRecordSlots(const RecordCopyArgs& args) {
   const int64_t num_slots = args.cache.num_blocks * args.cache.block_size;
@@ -95,7 +95,7 @@ inline void CopyRecordSlices(const RecordCopyArgs& args, int64_t begin, int64_t 
   }
 }
 
-}  // namespace LATHE_ABI
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 

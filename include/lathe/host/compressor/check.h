@@ -11,7 +11,7 @@
 
 namespace lathe {
 namespace detail {
-namespace LATHE_ABI {
+namespace {
 
 // Tokens of a sequence: sums and products of positions and ratios stay far from overflow.
 constexpr int64_t kMaxPosition = int64_t{1} << 40;
@@ -334,7 +334,7 @@ inline Status CheckCompressedMerge(const CompressedMergeArgs& args,
   return CheckMergePlaces(args, options.ratio);
 }
 
-}  // namespace LATHE_ABI
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 

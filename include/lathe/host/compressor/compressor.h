@@ -14,7 +14,7 @@
 
 namespace lathe {
 namespace detail {
-namespace LATHE_ABI {
+namespace {
 
 // Entries that have stats of their own, and lanes that pool whole entries: more than either is good for.
 constexpr int64_t kMaxStatsRows = 256;
@@ -111,7 +111,7 @@ inline void RunEntries(const KernelTable& kernels, const CompressCall& call, int
               });
 }
 
-}  // namespace LATHE_ABI
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 

@@ -11,7 +11,7 @@
 
 namespace lathe {
 namespace detail {
-namespace LATHE_ABI {
+namespace {
 
 inline constexpr KeyNames kIndexerKeyNames = LATHE_KEY_NAMES("inputs.keys");
 
@@ -122,7 +122,7 @@ inline Status CheckIndexerOverlap(const IndexerInputs& inputs, const IndexerShap
   return CheckKeysApart(kIndexerKeyNames, inputs.keys, shape.width, {{rule, output}});
 }
 
-}  // namespace LATHE_ABI
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 

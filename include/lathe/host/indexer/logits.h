@@ -13,7 +13,7 @@
 
 namespace lathe {
 namespace detail {
-namespace LATHE_ABI {
+namespace {
 
 inline Engine EngineFor(const KernelTable& kernels, Precision precision,
                         const IndexerInputs& inputs) {
@@ -78,7 +78,7 @@ inline IndexerCall IndexerCallOf(const IndexerInputs& inputs, const IndexerShape
   return call;
 }
 
-}  // namespace LATHE_ABI
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 

@@ -13,7 +13,7 @@
 
 namespace lathe {
 namespace detail {
-namespace LATHE_ABI {
+namespace {
 
 // A workspace cut up: the workers' own scratch, rows that are cut, and the candidates of their parts.
 struct IndexerTopkWorkspace {
@@ -166,7 +166,7 @@ inline void RunIndexerTopk(const KernelTable& kernels, const IndexerTopkCall& ca
   });
 }
 
-}  // namespace LATHE_ABI
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 

@@ -9,7 +9,7 @@
 
 namespace lathe {
 namespace detail {
-namespace LATHE_ABI {
+namespace {
 
 // Rows of a block at most: their candidates, too, should stay in L2.
 inline int64_t IndexerTopkRows(int64_t num_heads, int64_t width, int64_t num_tokens, int64_t k) {
@@ -116,7 +116,7 @@ class IndexerTopkPlan {
   int64_t num_items_ = 0;
 };
 
-}  // namespace LATHE_ABI
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 

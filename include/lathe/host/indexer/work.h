@@ -12,7 +12,7 @@
 
 namespace lathe {
 namespace detail {
-namespace LATHE_ABI {
+namespace {
 
 // Keys of a unit of work, for each row. Ranges start at multiples of it from the first key of the block.
 constexpr int64_t kIndexerUnitKeys = 128;
@@ -146,7 +146,7 @@ class IndexerPieces {
   int64_t num_pieces_ = 0;
 };
 
-}  // namespace LATHE_ABI
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 

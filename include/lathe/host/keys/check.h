@@ -9,7 +9,7 @@
 
 namespace lathe {
 namespace detail {
-namespace LATHE_ABI {
+namespace {
 
 // What messages call the members of a key set, and rules that name another member.
 struct KeyNames {
@@ -163,7 +163,7 @@ inline Status CheckKeyBlocks(const KeyNames& names, const KeyRows& keys, const B
   return OkStatus();
 }
 
-}  // namespace LATHE_ABI
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 

@@ -10,7 +10,7 @@
 
 namespace lathe {
 namespace detail {
-namespace LATHE_ABI {
+namespace {
 
 inline KeyRows ResolveKeys(const KeySet& keys) {
   KeyRows rows;
@@ -42,7 +42,7 @@ inline KeyRows ResolveKeys(const In<3>& k, const In<3>& v, const IndexView<1>& k
   return rows;
 }
 
-}  // namespace LATHE_ABI
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 

@@ -12,7 +12,7 @@
 
 namespace lathe {
 namespace detail {
-namespace LATHE_ABI {
+namespace {
 
 // An array to be written: no two elements at one address. The strides of a list without places are free.
 template <class T, size_t R>
@@ -218,7 +218,7 @@ inline Status CheckTopk(const TopkArgs& args, const TopkOptions& options) {
   return CheckTopkRows(args, options);
 }
 
-}  // namespace LATHE_ABI
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 

@@ -15,7 +15,7 @@
 
 namespace lathe {
 namespace detail {
-namespace LATHE_ABI {
+namespace {
 
 // Columns of a part at least: some 3 us to read. Each part also takes a guess of its own, 2 us.
 constexpr int64_t kLeastTopkPart = 32768;
@@ -83,7 +83,7 @@ inline void SelectTopkInParts(const KernelTable& kernels, const TopkArgs& args,
   });
 }
 
-}  // namespace LATHE_ABI
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 

@@ -12,6 +12,7 @@
 
 namespace lathe {
 namespace detail {
+namespace {
 
 // An entry that is written: its boundary token, that token's sequence, and its slot (of no use for partials).
 struct CompressedEntry {
@@ -81,6 +82,7 @@ LATHE_INLINE int64_t FirstSavedPosition(const CompressorArgs& args,
   return (std::max)(first, tokens.position);
 }
 
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 

@@ -11,6 +11,7 @@
 
 namespace lathe {
 namespace detail {
+namespace {
 
 // host/keys/resolve.h makes them. Key `at` of a sequence is in slot FirstSlot(seq) + at, counted over the pages of the
 // block table, or of the cache itself where there is none.
@@ -37,6 +38,7 @@ struct KeyRows : KeySet {
   }
 };
 
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 

@@ -11,6 +11,7 @@
 
 namespace lathe {
 namespace detail {
+namespace {
 
 struct KeyRange {
   int64_t begin = 0;
@@ -146,6 +147,7 @@ LATHE_INLINE KeyRange CutKeysOfRows(const KeySet& keys, const Causality& causali
           query.seq_len / keys.compress_ratio};
 }
 
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 

@@ -7,6 +7,7 @@
 
 namespace lathe {
 namespace detail {
+namespace {
 
 // A parameter of each; 0 is none.
 struct ScoreTransforms {
@@ -33,6 +34,7 @@ LATHE_INLINE ScoreTransforms TransformsOf(const Options& options) {
   return transforms;
 }
 
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 

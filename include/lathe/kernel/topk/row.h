@@ -12,6 +12,7 @@
 
 namespace lathe {
 namespace detail {
+namespace {
 
 // Columns [begin, end) of logits are to be chosen from. Column c stands for the positions from
 // (c - origin) * pool_size on, those below `length`. Positions [tail_begin, length) are in whatever happens.
@@ -22,7 +23,7 @@ struct TopkRow {
   int64_t length = 0;
   int64_t tail_begin = 0;
 
-  constexpr int64_t num_columns() const { return end - begin; }
+  LATHE_INLINE constexpr int64_t num_columns() const { return end - begin; }
 };
 
 LATHE_INLINE int64_t ClampTopk(int64_t x, int64_t least, int64_t most) {
@@ -65,7 +66,7 @@ constexpr int64_t kTopkChunk = 4096;
 
 // Candidates that selecting k of n needs room for. The more, the fewer times they are thinned out; with
 // 3 k and two chunks, 2 ns a score where all of them pass (Zen 4, 131072 ascending scores and no guess).
-constexpr int64_t TopkCapacity(int64_t n, int64_t k) {
+LATHE_INLINE constexpr int64_t TopkCapacity(int64_t n, int64_t k) {
   const int64_t most = 3 * k + 2 * kTopkChunk;
   return n < most ? n : most;
 }
@@ -79,6 +80,7 @@ LATHE_INLINE TopkCandidates CarveTopkCandidates(Arena& arena, int64_t capacity) 
   return candidates;
 }
 
+}  // namespace
 }  // namespace detail
 }  // namespace lathe
 
