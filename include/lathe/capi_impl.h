@@ -7,7 +7,6 @@
 
 #include "lathe/cache/formats.h"
 #include "lathe/capi/call.h"
-#include "lathe/capi/numbers.h"
 #include "lathe/version.h"
 
 extern "C" {

@@ -72,7 +72,9 @@ TEST_CASE("what a format's records take is said as in C++", "[capi]") {
     REQUIRE(info.record_bytes == -7);
   };
   refused(-1, 576, "format is -1, must be one of its enum");
-  refused(14, 576, "format is 14, must be a known CacheFormat");
+  int32_t unknown = 0;
+  while (RecordAlignment(static_cast<CacheFormat>(unknown)) != 0) ++unknown;
+  refused(unknown, 576, "format is " + std::to_string(unknown) + ", must be a known CacheFormat");
   refused(LATHE_FORMAT_FP8_DS_MLA, 512, "width is 512, must be that of the format, 576");
   refused(LATHE_FORMAT_LATENT_FLOAT32, 0, "width is 0, must be at least 1");
   refused(LATHE_FORMAT_LATENT_FLOAT32, int64_t{1} << 62,
