@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the rules of the house that a compiler does not: who may include whom, what may not be
-called where, licence lines, file lengths. Prints FILE:LINE: RULE for each fault."""
+"""Checks the rules of the house that a compiler does not: who may include whom and use whose names, that no headers
+include each other in a circle, what may not be called where, licence lines, file lengths. Prints FILE:LINE: RULE for
+each fault."""
 
 import pathlib
 import re
@@ -64,11 +65,10 @@ SOURCE_NAMES = re.compile(r"(\.(h|c|cc|def|py|sh|cmake|cmake\.in)|CMakeLists\.tx
 
 
 def layer_of(name):
-    """The layer of a header named as in an #include, or None for a name that is not ours or is a
-    list of rows (.def), which any layer may expand."""
+    """The layer of a header named as in an #include, or None for a name that is not ours."""
     if name.startswith("hwy/"):
         return "hwy"
-    if not name.startswith("lathe/") or name.endswith(".def"):
+    if not name.startswith("lathe/"):
         return None
     folder, _, file = name[len("lathe/"):].rpartition("/")
     if folder == "cache" and file.endswith("-inl.h"):
@@ -107,28 +107,119 @@ def target_section(lines):
     return inside
 
 
-def check_code(path, layer, text):
+def included(lines):
+    """(line number, name, "<" or '"') of each #include; those of a list (.def) whose rows the file expands into macros
+    of its own are left out: any layer may do that, and it brings no more than the rows."""
+    macros = set()
+    for i, line in enumerate(lines):
+        if macro := re.match(r"\s*#\s*(define|undef)\s+(LATHE_\w+)", line):
+            (macros.add if macro.group(1) == "define" else macros.discard)(macro.group(2))
+        if include := re.match(r'\s*#\s*include\s*(["<])([^">]+)[">]', line):
+            name = include.group(2)
+            if name.endswith(".def"):
+                rows = (ROOT / "include" / name).read_text(encoding="utf-8")
+                if macros & set(re.findall(r"^(LATHE_\w+)\(", rows, re.MULTILINE)):
+                    continue
+            yield i, name, include.group(1)
+
+
+DEFINITION = re.compile(
+    r"#\s*define (?P<macro>LATHE_\w+)|"
+    r"(?:template <.*> )?(?:struct|class|enum class) (?:\[\[\w+\]\] )?(?P<type>(?!alignas)\w+)(?!\w*;)|"
+    r"using (?P<alias>\w+) =|"
+    r"(?:inline |static )*constexpr [\w:<>,\* ]+?\b(?P<constant>k[A-Z]\w*)\b|"
+    r"(?:LATHE_INLINE |inline |constexpr |static )*(?!return|using|namespace|template)[\w:<>,*& ]+?[ *&]"
+    r"(?P<function>(?!HWY_|LATHE_)[A-Z]\w+)\(")
+
+
+def defined(lines):
+    """Names that a header defines at the scope of a namespace."""
+    for line in lines:
+        if (found := DEFINITION.match(line)) and not line.startswith(" "):
+            yield found.group(found.lastgroup)
+
+
+def layers_of_names():
+    """Name -> the layers that define it."""
+    layers = {}
+    for path in (ROOT / HEADERS).rglob("*.h"):
+        layer = layer_of(path.relative_to(ROOT / "include").as_posix())
+        lines = code_lines(path.read_text(encoding="utf-8"))
+        second = target_section(lines) if layer == "cache" else set()
+        for name in defined(lines[i] for i in range(len(lines)) if i not in second):
+            layers.setdefault(name, set()).add(layer)
+        for name in defined(lines[i] for i in second):
+            layers.setdefault(name, set()).add("cache-inl")
+    return layers
+
+
+def circles():
+    """Each circle of headers that include one another, as a list that ends where it begins."""
+    edges = {}
+    for path in (ROOT / HEADERS).rglob("*"):
+        if path.suffix in (".h", ".def"):
+            name = path.relative_to(ROOT / "include").as_posix()
+            edges[name] = [to for _, to, _ in included(code_lines(path.read_text(encoding="utf-8")))]
+    done, way = set(), []
+
+    def visit(name):
+        if name in way:
+            yield [*way[way.index(name):], name]
+        elif name not in done:
+            way.append(name)
+            for to in edges.get(name, ()):
+                yield from visit(to)
+            way.pop()
+            done.add(name)
+
+    for name in sorted(edges):
+        yield from visit(name)
+
+
+# Macros by which dispatch/ tells a pass what to compile.
+OF_PASSES = {"LATHE_TILE", "LATHE_TILE_TARGET"}
+
+
+def check_names(lines, here, layers):
+    """No name that only layers define which `here`, a line number's layer, may not include; names that the file
+    declares anywhere, as parameters and locals, are its own."""
+    code = "\n".join(lines)
+    own = {*OF_PASSES, *defined(lines), *re.findall(r",\s+(\w+) =", code)}
+    own.update(name for before, name in re.findall(r"([\w>&*.]+)\s+(\w+)\s*[=,>)({;\[]", code) if before != "return")
+    for i, line in enumerate(lines):
+        if re.match(r"\s*#", line):
+            continue
+        for name in re.findall(r"(?:(?<![\w.>:])|(?<=lathe::)|(?<=detail::))[A-Za-z_]\w+", line):
+            if name in layers and name not in own and not layers[name] & MAY_INCLUDE[here(i)]:
+                yield i, f"{here(i)} may not use {name} of {' and '.join(sorted(layers[name]))}"
+
+
+def check_code(path, layer, text, layers):
     lines = code_lines(text)
     second = target_section(lines) if layer == "cache" else set()
+
+    def here(i):
+        return "cache-inl" if i in second else layer
+
+    for i, name, mark in included(lines):
+        of = layer_of(name)
+        if of and of not in MAY_INCLUDE[here(i)]:
+            yield i, f"{here(i)} may not include {of} ({name})"
+        if not re.match("lathe/|hwy/", name) and mark == '"' and layer != "example":
+            yield i, f'write "lathe/...", not a relative path ({name})'
+        if here(i) in LIGHT and re.fullmatch(HEAVY, name):
+            yield i, f"{here(i)} may not include <{name}>"
+    if layer != "example" and path.endswith(".h"):
+        yield from check_names(lines, here, layers)
     for i, line in enumerate(lines):
-        here = "cache-inl" if i in second else layer
-        include = re.match(r'\s*#\s*include\s*(["<])([^">]+)[">]', line)
-        if include:
-            name = include.group(2)
-            of = layer_of(name)
-            if of and of not in MAY_INCLUDE[here]:
-                yield i, f"{here} may not include {of} ({name})"
-            if not re.match("lathe/|hwy/", name) and include.group(1) == '"' and layer != "example":
-                yield i, f'write "lathe/...", not a relative path ({name})'
-            if here in LIGHT and re.fullmatch(HEAVY, name):
-                yield i, f"{here} may not include <{name}>"
+        if re.match(r"\s*#\s*include", line):
             continue
-        for layers, pattern, rule in FORBIDDEN:
-            if here in layers and re.search(pattern, line):
+        for places, pattern, rule in FORBIDDEN:
+            if here(i) in places and re.search(pattern, line):
                 yield i, rule
 
 
-def check(path):
+def check(path, layers):
     text = (ROOT / path).read_text(encoding="utf-8")
     lines = text.split("\n")
     if not any(SPDX in line for line in lines[:2]):
@@ -143,9 +234,9 @@ def check(path):
         if layer is not None and layer not in MAY_INCLUDE:
             yield 0, f"unknown layer {layer}"
         elif layer is not None:
-            yield from check_code(path, layer, text)
+            yield from check_code(path, layer, text, layers)
     elif path.startswith("examples/") and path.endswith((".h", ".c", ".cc")):
-        yield from check_code(path, "example", text)
+        yield from check_code(path, "example", text, layers)
 
 
 def main():
@@ -154,8 +245,12 @@ def main():
         files += sorted(str(f.relative_to(ROOT)) for f in (ROOT / folder).rglob("*") if f.is_file())
     files = [f for f in files if SOURCE_NAMES.search(f)]
     faults = 0
+    for circle in circles():
+        print(f"{HEADERS}{circle[0][len('lathe/'):]}:1: a circle of includes, {' -> '.join(circle)}")
+        faults += 1
+    layers = layers_of_names()
     for path in files:
-        for line, rule in check(path):
+        for line, rule in check(path, layers):
             print(f"{path}:{line + 1}: {rule}")
             faults += 1
     print(f"{len(files)} files, {faults} faults")
