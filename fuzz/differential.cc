@@ -162,6 +162,7 @@ struct Decode {
       keys->block_table = Rows(keys->block_table, b, 1);
       keys->seq_lens = Rows(keys->seq_lens, b, 1);
       keys->row_kv_lens = Rows(keys->row_kv_lens, first, count);
+      keys->row_starts = Rows(keys->row_starts, first, count);
       keys->indices = Rows(keys->indices, first, count);
       keys->topk_length = Rows(keys->topk_length, first, count);
     }
@@ -225,7 +226,12 @@ KeySet MakeKeys(Input& in, Arrays& arrays, const Batch& batch, CacheFormat forma
       return random.Below(3) == 0 ? random.Below(6) - 2 : random.Below(longest + 3);
     });
   }
-  if (!in.Chance(3)) return keys;
+  if (!in.Chance(3)) {
+    if (has_tree || !in.Chance(4)) return keys;
+    keys.row_starts =
+        arrays.Indices<1>({batch.num_tokens()}, [&] { return random.Below(longest + 3) - 2; });
+    return keys;
+  }
   // Few of many places are live, or most of few.
   const int64_t places = in.Pick<int64_t>({4, 70, 1100, 2048});
   const int64_t holes = places > 100 ? places / 16 : in.Int(0, 3);
@@ -404,6 +410,7 @@ void DisturbOthers(Input& in, const Batch& batch, const Decode& call, int64_t ke
     for (const KeySet* keys : {&args.keys, &args.extra_keys}) {
       if (!keys->row_kv_lens.empty())
         Writable(keys->row_kv_lens).Set(random.Below(most + 4) - 2, t);
+      if (!keys->row_starts.empty()) Writable(keys->row_starts).Set(random.Below(most + 4) - 2, t);
       if (!keys->topk_length.empty())
         Writable(keys->topk_length).Set(random.Below(keys->indices.extent[1] + 1), t);
       for (int64_t k = 0; keys->has_indices() && k < keys->indices.extent[1]; ++k) {

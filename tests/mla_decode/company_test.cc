@@ -67,16 +67,20 @@ class TwoRows {
 
   using Lens = int32_t[2][2];  // [set][row]
   MlaResult<float> Run(const Lens& lens, size_t num_workers = 1) {
-    const int32_t seq_lens[] = {kKeys}, starts[] = {0, 2};
+    return Run(lens, starts, num_workers);
+  }
+  MlaResult<float> Run(const Lens& lens, const Lens& row_starts, size_t num_workers) {
+    const int32_t seq_lens[] = {kKeys}, row_begins[] = {0, 2};
     MlaDecodeArgs args;
     args.q = Packed(q_.data(), 2, shape_.num_heads, width_);
-    args.query_start_loc = Packed(starts, 2);
+    args.query_start_loc = Packed(row_begins, 2);
     for (int set = 0; set < 2; ++set) {
       KeySet& keys = set == 0 ? args.keys : args.extra_keys;
       keys.cache = pages_[set].cache;
       keys.block_table = Packed(table_.data(), 1, table_.size());
       keys.seq_lens = Packed(seq_lens, 1);
       keys.row_kv_lens = Packed(static_cast<const int32_t*>(lens[set]), 2);
+      keys.row_starts = Packed(static_cast<const int32_t*>(row_starts[set]), 2);
       keys.window = windows[set];
     }
     args.out = Packed(out_.data(), 2, shape_.num_heads, shape_.kv_lora_rank);
@@ -103,7 +107,8 @@ class TwoRows {
     for (size_t row = 0; row < 2; ++row) {
       INFO("row " << row);
       const Lens alone = {{lens[0][row], lens[0][row]}, {lens[1][row], lens[1][row]}};
-      const MlaResult<float> expected = Run(alone);
+      const Lens from = {{starts[0][row], starts[0][row]}, {starts[1][row], starts[1][row]}};
+      const MlaResult<float> expected = Run(alone, from, 1);
       const auto half = static_cast<ptrdiff_t>(together.out.size() / 2);
       const auto heads = static_cast<ptrdiff_t>(shape_.num_heads);
       const auto r = static_cast<ptrdiff_t>(row);
@@ -115,6 +120,7 @@ class TwoRows {
   }
 
   MlaDecodeOptions options;
+  Lens starts = {};  // the first key that a row sees
   int64_t windows[2] = {kNoWindow, kNoWindow};
 
  private:
@@ -181,6 +187,12 @@ TEST_CASE(
     rows.CheckEachRow({{1000, 380}, {20, 20}});
     rows.CheckEachRow({{5, 1150}, {700, 90}});
     rows.CheckEachRow({{0, 1150}, {0, 1000}});
+  }
+  SECTION("first keys") {
+    rows.starts[0][0] = 300;
+    rows.starts[0][1] = GENERATE(0, 310, 900);
+    rows.starts[1][1] = 40;
+    rows.CheckEachRow({{1000, 1150}, {100, 60}});
   }
   SECTION("keys that are not finite") {
     const float with = GENERATE(kNan, kInf, -kInf);
