@@ -274,7 +274,7 @@ class AttendBlock {
       const Carry now = moved && carry == Carry::kKeep ? Carry::kRescale : carry;
       const auto* p = reinterpret_cast<const uint32_t*>(s_);
       if (has_scales) {
-        AccumulateScaled(now, tile, tokens, rows, state, has_residual, o);
+        AccumulateScaled(now, tile, tokens, rows, state, o);
       } else {
         Accumulate(now, tile, tokens, AllValues(), rows, p, state, o);
       }
@@ -314,9 +314,11 @@ class AttendBlock {
                        state.alpha + rows.begin);
   }
 
-  // P, as floats, times the scales of one tile of columns after the other; what rounding takes of these comes back at once.
+  // P, as floats, times the scales of one tile of columns after the other. The largest weight is 1 and needs no rounding,
+  // but with a scale it does, so what rounding takes comes back at once, however many keys a row sees.
   void AccumulateScaled(Carry carry, const KeyTile& tile, int64_t tokens, const TileRows& rows,
-                        const SoftmaxState& state, bool has_residual, float* o) {
+                        const SoftmaxState& state, float* o) {
+    const bool has_residual = call_->residual_keys > 0;
     auto* p = reinterpret_cast<uint32_t*>(scaled_);
     uint32_t* residual = has_residual ? ResidualOf(rows) : nullptr;
     const RowSource<A>& source = sets_[tile.set].source;
@@ -325,7 +327,6 @@ class AttendBlock {
       if (columns.begin >= v_columns_) return;
       columns.end = (std::min)(columns.end, v_columns_);
       PackScaledWeights<A>(s_, columns.scales, tokens, rows.count, p, residual);
-      if (has_residual && num_few_ < task_->num_rows) ClearResidual(rows, tokens);
       Accumulate(carry, tile, tokens, columns, rows, p, state, o);
       if (has_residual) Accumulate(Carry::kKeep, tile, tokens, columns, rows, residual, state, o);
     }
