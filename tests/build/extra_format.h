@@ -65,6 +65,7 @@ struct Int8Rows {
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 template <class Element>
 void DecodeUnscaled(::my::Int8Rows, const std::byte* record, const std::byte*, int64_t width,
@@ -90,6 +91,7 @@ inline void EncodeRecord(::my::Int8Rows, const TokenRow& token, const ScaleRule&
   }
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

@@ -29,6 +29,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 // Scales of a decoder: none,
 struct Unscaled {
@@ -243,6 +244,7 @@ void DecodeCodes(const std::byte* codes, int64_t n, const Scales& scales, Elemen
   }
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

@@ -62,6 +62,7 @@ struct Bf16Ds4 : Latent<bfloat16> {
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 template <class Element>
 void DecodeRecord(Fp8Ds4, const std::byte* record, const std::byte* side, int64_t, Element* row) {
@@ -96,6 +97,7 @@ inline void EncodeRecord(Bf16Ds4, const TokenRow& token, const ScaleRule& rule, 
   EncodeRecord(Latent<bfloat16>(), token, rule, record, side);
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

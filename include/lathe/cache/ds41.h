@@ -76,6 +76,7 @@ struct Ds41Fp4 {
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 template <class Element>
 void DecodeRecord(Ds41Fp8, const std::byte* record, const std::byte*, int64_t, Element* row) {
@@ -117,6 +118,7 @@ inline void EncodeRecord(Ds41Fp4, const TokenRow& token, const TileAmax<Ds41Fp4:
   std::memcpy(record + F::kScales, scales, sizeof(scales));
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

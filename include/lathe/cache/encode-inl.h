@@ -26,6 +26,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 #if HWY_TARGET != HWY_SCALAR
 
@@ -378,6 +379,7 @@ LATHE_INLINE int64_t EncodeVectors(const From* HWY_RESTRICT x, int64_t n, const 
 
 #endif  // HWY_TARGET != HWY_SCALAR
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

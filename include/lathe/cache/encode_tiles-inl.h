@@ -23,6 +23,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 // codes[i] = x[i] / scale, by the correctly rounded quotient, or one that has the same code.
 template <class Code, bool kPacked = false, class From>
@@ -391,6 +392,7 @@ LATHE_INLINE void EncodeMxfp4Tiles(const TokenRow& token, const TileAmax<kTiles>
   ClearTilesOfNaN<kTile>(amax, packed);
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

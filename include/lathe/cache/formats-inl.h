@@ -21,6 +21,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 // For formats without SIMD code: a column at a time, correct first.
 template <class Format, class Element>
@@ -63,6 +64,7 @@ void DecodeUnscaled(Format format, const std::byte* record, const std::byte* sid
   DecodeRecord(format, record, side, width, row);
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

@@ -59,6 +59,7 @@ struct Fp8DsMla {
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 template <class Element>
 void DecodeRecord(Fp8DsMla, const std::byte* record, const std::byte*, int64_t, Element* row) {
@@ -100,6 +101,7 @@ inline void EncodeRecord(Fp8DsMla, const TokenRow& token, const TileAmax<Fp8DsMl
   token.Round<F::kWidth - F::kLatent>(F::kLatent, record + F::kRope);
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

@@ -52,6 +52,7 @@ struct IndexerFp8 {
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 template <class Element>
 void DecodeRecord(IndexerFp8, const std::byte* record, const std::byte* side, int64_t,
@@ -79,6 +80,7 @@ inline void EncodeRecord(IndexerFp8, const TokenRow& token, const TileAmax<1>& a
   });
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

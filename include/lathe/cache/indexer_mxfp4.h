@@ -47,6 +47,7 @@ struct IndexerMxfp4 {
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 template <class Element>
 void DecodeRecord(IndexerMxfp4, const std::byte* record, const std::byte* side, int64_t,
@@ -67,6 +68,7 @@ inline void EncodeRecord(IndexerMxfp4, const TokenRow& token,
   EncodeMxfp4Tiles<IndexerMxfp4::kTile>(token, amax, record, side);
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

@@ -45,6 +45,7 @@ struct Latent {
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 template <class T, class Element>
 void DecodeRecord(Latent<T>, const std::byte* record, const std::byte*, int64_t width,
@@ -58,6 +59,7 @@ void EncodeRecord(Latent<T>, const TokenRow& token, const ScaleRule&, std::byte*
   token.Load(0, token.width(), reinterpret_cast<T*>(record));
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

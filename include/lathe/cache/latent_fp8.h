@@ -44,6 +44,7 @@ struct LatentFp8 {
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 template <class Code, class Element>
 void DecodeRecord(LatentFp8<Code>, const std::byte* record, const std::byte*, int64_t width,
@@ -62,6 +63,7 @@ void EncodeRecord(LatentFp8<Code>, const TokenRow& token, const ScaleRule& rule,
   }
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

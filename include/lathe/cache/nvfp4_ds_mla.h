@@ -57,6 +57,7 @@ struct Nvfp4DsMla {
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 template <class Element>
 void DecodeRecord(Nvfp4DsMla, const std::byte* record, const std::byte*, int64_t, Element* row) {
@@ -86,6 +87,7 @@ inline void EncodeRecord(Nvfp4DsMla, const TokenRow& token,
   });
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

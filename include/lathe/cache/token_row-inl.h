@@ -18,6 +18,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 struct TokenRow {
   DType c_type;
@@ -75,6 +76,7 @@ struct TokenRow {
   }
 };
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

@@ -29,6 +29,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 template <class Engine>
 constexpr void AddEngine(detail::KernelTable& table) {
@@ -96,6 +97,7 @@ inline const detail::KernelTable& TileKernels() {
 
 #endif  // HWY_TARGET == LATHE_TILE_TARGET
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

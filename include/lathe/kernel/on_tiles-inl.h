@@ -23,6 +23,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 using detail::AttendCall;
 using detail::AttendTask;
@@ -103,6 +104,7 @@ size_t IndexerTopkOnTilesScratchBytes(int64_t num_heads, int64_t width, int64_t 
   });
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

@@ -20,6 +20,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 LATHE_INLINE VU RoundToBFloat16(VF v) {
   const U32 du;
@@ -115,6 +116,7 @@ LATHE_INLINE void Convert(DType from_type, const std::byte* from, DType to_type,
   kConvert[static_cast<size_t>(from_type)][static_cast<size_t>(to_type)](from, to, n);
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

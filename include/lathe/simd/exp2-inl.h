@@ -12,6 +12,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 // A whole number within 1/2 of x, in every rounding mode of the caller's: in those that round down, |x - n| of up
 // to 1 would make the polynomial below wrong by 1.5e-4. Before SSE4.1 Highway's Round goes by the mode.
@@ -46,6 +47,7 @@ LATHE_INLINE VF Exp2(VF x) {
   return hn::IfThenZeroElse(underflow, hn::Mul(y, hn::BitCast(d, power)));
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

@@ -12,6 +12,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 // Relative error below 4e-7; 0 for 0, +-1 for infinities, NaN stays NaN. Near 0, where 1 - e would
 // cancel, x + x^3 times a minimax polynomial in x^2; else (1 - e) / (1 + e), e = exp(-2 |x|), where an error of e counts
@@ -32,6 +33,7 @@ LATHE_INLINE VF Tanh(VF x) {
   return hn::IfThenElse(hn::Lt(magnitude, hn::Set(d, kSmall)), small, large);
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

@@ -15,6 +15,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 constexpr int64_t kTransposeWords = 16;
 
@@ -71,6 +72,7 @@ inline void TransposeTile(const uint32_t* from, int64_t stride, int64_t num_rows
 
 #endif
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

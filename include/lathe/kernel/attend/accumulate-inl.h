@@ -23,6 +23,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 enum class Carry {
   kNone,     // the first tile of a split: O holds nothing yet
@@ -134,6 +135,7 @@ LATHE_INLINE void VisitStored(DType type, const F& f) {
   }
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

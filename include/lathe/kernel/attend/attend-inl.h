@@ -41,6 +41,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 using detail::AttendCall;
 using detail::AttendTask;
@@ -498,6 +499,7 @@ size_t AttendScratchBytes(const detail::AttendShape& shape, int64_t max_rows) {
   return counting.bytes();
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

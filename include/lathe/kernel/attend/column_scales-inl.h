@@ -18,6 +18,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 // S^T [token][row] *= the token's scale.
 inline void ScaleScores(const float* scales, int64_t tokens, int64_t rows, float* s) {
@@ -71,6 +72,7 @@ void PackScaledWeights(const float* p, const float* scales, int64_t tokens, int6
   }
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

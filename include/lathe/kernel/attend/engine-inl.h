@@ -35,6 +35,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 // Packs rows for ScoreStep, group by group. load(row, to) writes query row `row` as elements. Rows of
 // padding, and what `load` leaves of a row, are zero. `staging`: as many rows of `width` elements as the
@@ -126,6 +127,7 @@ class RegisterEngine {
   int64_t words_ = 0;
 };
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

@@ -22,6 +22,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 using detail::AttendCall;
 using detail::AttendTask;
@@ -162,6 +163,7 @@ void Fold(const AttendCall& call, const detail::FoldTask& fold) {
   }
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

@@ -16,6 +16,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 template <class Stored>
 bool IsFinite(const Stored* row, int64_t columns) {
@@ -68,6 +69,7 @@ bool KeepFinite(DType type, int64_t columns, typename A::Element* copies, KeyTil
   return is_changed;
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

@@ -19,6 +19,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 // Columns summed at once: all of a DeepSeek row, in a buffer that stays in L1.
 constexpr int64_t kMergeColumns = 512;
@@ -142,6 +143,7 @@ inline void Merge(const MergeStatesArgs& args, int64_t row_begin, int64_t row_en
   }
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

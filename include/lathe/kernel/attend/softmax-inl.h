@@ -14,6 +14,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 // Running state of a row block, one float per row: maximum (in the exp2 domain), sum, and the factor that
 // the last tile put on what was accumulated before it.
@@ -102,6 +103,7 @@ bool Softmax(float* s, int64_t s_stride, int64_t tokens, int64_t padded_rows, fl
   return moved;
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

@@ -33,6 +33,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 template <class Tile>
 class TileEngine {
@@ -189,6 +190,7 @@ class TileEngine {
   int64_t row_tiles_ = 0;
 };
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

@@ -19,6 +19,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 // row[i] = from[i] * scale; the two may be the same memory if their elements have one size.
 template <class From, class To>
@@ -106,6 +107,7 @@ inline void GatherLatents(const LatentGatherArgs& args, const detail::GatherTask
   });
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

@@ -17,6 +17,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 LATHE_INLINE TokenRow RowOf(const LatentWriteArgs& args, int64_t token) {
   const auto row = [token](const In<2>& part) {
@@ -91,6 +92,7 @@ inline void WriteLatents(const LatentWriteArgs& args, bool power_of_two_scales, 
   write(args, power_of_two_scales, token_begin, token_end);
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

@@ -29,6 +29,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 using detail::CompressCall;
 using detail::CompressedEntry;
@@ -336,6 +337,7 @@ inline void MergeCompressedEntries(const CompressedMergeArgs& args,
   }
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

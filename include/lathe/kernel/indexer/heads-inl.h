@@ -32,6 +32,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 // The sink of scores (score-inl.h) that keeps a weighted sum over rows, here heads: in kLanes partial sums
 // for each token, `sums` [token][kLanes]. Rows past num_rows are left out by selection: their score is
@@ -129,6 +130,7 @@ class RegisterHeads {
   uint32_t* q_;
 };
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

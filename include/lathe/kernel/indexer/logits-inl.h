@@ -37,6 +37,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 using detail::IndexerCall;
 using detail::IndexerTask;
@@ -251,6 +252,7 @@ size_t IndexerScratchBytes(int64_t num_heads, int64_t width, int64_t max_rows) {
   return counting.bytes();
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

@@ -20,6 +20,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 template <class Tile>
 class TileHeads {
@@ -73,6 +74,7 @@ class TileHeads {
   TileRun runs_[kMaxTileKeys / kTileRows];
 };
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

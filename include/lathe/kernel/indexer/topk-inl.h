@@ -27,6 +27,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 using detail::IndexerCall;
 using detail::IndexerTask;
@@ -155,6 +156,7 @@ inline void ListIndexKeys(const IndexerTopkCall& call, const IndexerTask& task) 
   for (int64_t r = 0; r < task.num_rows; ++r) WriteUnscored(call, task, r);
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

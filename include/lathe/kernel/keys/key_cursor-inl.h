@@ -20,6 +20,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 // Keys that a tile of any engine holds at most.
 constexpr int64_t kMaxTileKeys = 256;
@@ -173,6 +174,7 @@ class KeyCursor {
   int64_t first_seen_ = 0;
 };
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

@@ -32,6 +32,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 using detail::AttendCall;
 using DecodeRowFn = void (*)(const std::byte* record, const std::byte* side, int64_t width,
@@ -238,6 +239,7 @@ class RowSource {
                        float* to) = nullptr;
 };
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

@@ -19,6 +19,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 using detail::AttendCall;
 using detail::AttendTask;
@@ -91,6 +92,7 @@ struct TaskKeys {
   }
 };
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

@@ -17,6 +17,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 // One row; its scale where it becomes codes, else 1.
 inline float PrepareRow(const QueryPrepArgs& args, bool power_of_two_scales, int64_t token,
@@ -66,6 +67,7 @@ inline void PrepareQueryRows(const QueryPrepArgs& args, const QueryPrepOptions& 
   }
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

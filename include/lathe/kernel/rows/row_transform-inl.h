@@ -23,6 +23,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 // The first min(n, kLanes) elements; other lanes are 0.
 template <class T>
@@ -222,6 +223,7 @@ inline void TransformRow(const RowTransform& transform, int64_t position, int64_
   if (transform.round_to_bfloat16) RoundRowToBFloat16(width, row);
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

@@ -29,6 +29,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 constexpr int kValueVectors = kRegisters == 32 ? 4 : 2;
 
@@ -157,6 +158,7 @@ struct BFloat16Arithmetic {
   }
 };
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

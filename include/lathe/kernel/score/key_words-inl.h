@@ -23,6 +23,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 // Words advanced per iteration, and what a row that is read in place must be a multiple of.
 constexpr int64_t kScoreWords = 8;
@@ -121,6 +122,7 @@ constexpr int64_t kKeyWords =
     std::is_same_v<Stored, typename A::Element> ? KeysInPlace<1>::kStep
                                                 : WidenedKeys<Stored, 1>::kStep;
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

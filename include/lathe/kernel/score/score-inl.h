@@ -34,6 +34,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 static_assert(detail::kRowGroup % (2 * kLanes) == 0, "row blocks are cut between register groups");
 
@@ -318,6 +319,7 @@ LATHE_INLINE void ScoreKeys(const std::byte* const* rows, const std::byte* const
   }
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

@@ -25,6 +25,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 using arch::kTileBytes;
 using arch::kTileRows;
@@ -130,6 +131,7 @@ HWY_NOINLINE void MultiplyTiles(const TileRun* a, const std::byte* b, int64_t b_
   });
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

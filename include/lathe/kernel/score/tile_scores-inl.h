@@ -30,6 +30,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 template <class Tile>
 class TileScores {
@@ -143,6 +144,7 @@ class TileScores {
   int64_t padding_ = 0;  // words
 };
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

@@ -16,6 +16,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 // cap * tanh(x / cap).
 class SoftCap {
@@ -42,6 +43,7 @@ inline void TransformScores(const detail::ScoreTransforms& transforms, float sca
   }
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

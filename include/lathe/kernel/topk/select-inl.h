@@ -29,6 +29,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 using detail::TopkCandidates;
 
@@ -307,6 +308,7 @@ inline int32_t GuessFloor(const float* scores, int64_t n, int64_t k, int32_t* sa
   return key > kNanKey ? key : kNoFloor;
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();

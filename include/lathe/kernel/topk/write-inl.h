@@ -17,6 +17,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace lathe {
 namespace HWY_NAMESPACE {
+namespace {
 
 using detail::TopkRow;
 using detail::TopkRowOf;
@@ -190,6 +191,7 @@ inline void MergeTopkParts(const TopkArgs& args, const TopkOptions& options, int
   WriteCandidates(args, options, row, t, all);
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace lathe
 HWY_AFTER_NAMESPACE();
