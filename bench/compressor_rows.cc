@@ -100,7 +100,10 @@ struct Problem {
     options.ratio = c.kind.ratio;
     options.overlap = c.kind.overlap;
     options.power_of_two_scales = true;
-    workspace.resize(CompressorWorkspaceBytes(options, c.seqs * kContext, c.seqs, c.kind.head_dim));
+    Sizes sizes;
+    Require(CompressorSizes({c.kind.head_dim}, options, {c.seqs, c.seqs * kContext, 0, c.threads},
+                            &sizes));
+    workspace.resize(sizes.workspace_bytes);
     const float* apes = reinterpret_cast<const float*>(ape.View().data);
     args.ape = Packed(apes, c.kind.ratio, c.kind.width());
     args.state = LatentPages(reinterpret_cast<float*>(state.data()), c.seqs, c.kind.window(),

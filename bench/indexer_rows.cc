@@ -131,10 +131,11 @@ class Step {
     logits_.logits = Packed(reinterpret_cast<float*>(cells_.View().data), c.rows, c.keys);
     logits_options_.target = c.target.target;
     logits_options_.fill = c.k > 0;
-    size_t bytes = 0;
-    Require(
-        IndexerLogitsWorkspaceBytes(c.heads, kWidth, c.rows, c.threads, logits_options_, &bytes));
-    logits_workspace_ = HugeBuffer(bytes);
+    const IndexerShape shape{c.heads, kWidth};
+    const Limits limits{1, c.rows, c.keys, c.threads};
+    Sizes sizes;
+    Require(IndexerLogitsSizes(shape, logits_options_, limits, &sizes));
+    logits_workspace_ = HugeBuffer(sizes.workspace_bytes);
     if (c.k == 0) return;
     for (std::vector<int32_t>* list : {&lists_, &two_step_lists_}) {
       list->resize(static_cast<size_t>(c.rows * c.k));
@@ -143,15 +144,17 @@ class Step {
     topk_.indices = Packed(lists_.data(), c.rows, c.k);
     topk_options_.k = c.k;
     topk_options_.target = c.target.target;
-    Require(IndexerTopkWorkspaceBytes({c.heads, kWidth, c.rows, c.keys, c.k, c.threads},
-                                      topk_options_, &bytes));
-    topk_workspace_ = HugeBuffer(bytes);
-    two_step_workspace_ = HugeBuffer(TopkWorkspaceBytes({c.keys, c.k, c.threads}));
+    Require(IndexerTopkSizes(shape, topk_options_, limits, &sizes));
+    topk_workspace_ = HugeBuffer(sizes.workspace_bytes);
+    TopkOptions two_step_options;
+    two_step_options.k = c.k;
+    Require(TopkSizes(two_step_options, limits, &sizes));
+    two_step_workspace_ = HugeBuffer(sizes.workspace_bytes);
   }
 
   void Logits() {
-    Require(ComputeIndexerLogits(logits_, {logits_workspace_.data(), logits_workspace_.size()},
-                                 logits_options_, executor_));
+    Require(ComputeIndexerLogits(logits_, logits_options_,
+                                 {logits_workspace_.data(), logits_workspace_.size()}, executor_));
   }
   void Fused() {
     Require(IndexerTopk(topk_, topk_options_, {topk_workspace_.data(), topk_workspace_.size()},

@@ -147,7 +147,9 @@ void RunRow(benchmark::State& state, const Case& c, Harness& harness) {
   TopkOptions options;
   options.k = c.k;
   options.target = c.target.target;
-  std::vector<std::byte> workspace(TopkWorkspaceBytes({c.columns, c.k, c.threads}));
+  Sizes sizes;
+  Require(TopkSizes(options, {c.rows, c.rows, c.columns, c.threads}, &sizes));
+  std::vector<std::byte> workspace(sizes.workspace_bytes);
 
   Team& team = harness.team(c.threads);
   const Executor executor = team.executor();

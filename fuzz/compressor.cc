@@ -145,9 +145,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::Arrays arrays(in);
   const fuzz::Problem p = fuzz::Make(in, arrays);
   if (!arrays.fit()) return 0;
-  const size_t bytes =
-      CompressorWorkspaceBytes(p.options, p.num_tokens, 1,
-                               p.args.cache.format == CacheFormat::kLatentFloat32 ? p.width : 1024);
+  const bool is_plain = p.args.cache.format == CacheFormat::kLatentFloat32;
+  Sizes sizes;  // 0 where what is absurd is refused
+  (void)CompressorSizes({is_plain ? p.width : 1024}, p.options, {1, p.num_tokens, 0, 1}, &sizes)
+      .ok();
+  const size_t bytes = sizes.workspace_bytes;
   if (bytes > (1 << 22)) return 0;
   std::byte* workspace = arrays.Take(static_cast<int64_t>(bytes));
   const auto workers = static_cast<size_t>(in.Int(1, 4));

@@ -88,13 +88,14 @@ void CompareLists(Input& in, Arrays& arrays, const IndexerLogitsArgs& scored, Ta
   IndexerTopkArgs args;
   args.inputs = inputs;
   args.indices = Packed(fused.data(), tokens, options.k);
-  size_t bytes = 0;
   const int64_t width = inputs.q_fp8.extent[2] != 0 ? inputs.q_fp8.extent[2] : inputs.q.extent[2];
   const auto workers = static_cast<size_t>(in.Int(1, 3));
   if (tokens == 0) return;
-  Status status = IndexerTopkWorkspaceBytes(
-      {inputs.weights.extent[1], width, tokens, columns, options.k, workers}, options, &bytes);
+  Sizes sizes;
+  Status status = IndexerTopkSizes({inputs.weights.extent[1], width}, options,
+                                   {tokens, tokens, columns, workers}, &sizes);
   LATHE_FUZZ_REQUIRE(status.ok(), "%s", Format(status).c_str());
+  const size_t bytes = sizes.workspace_bytes;
   std::byte* workspace = arrays.Take(static_cast<int64_t>(bytes));
   const Executor executor{nullptr, workers, [](void*, size_t n, Executor::TaskFn fn, void* arg) {
                             for (size_t i = 0; i < n; ++i) fn(arg, i);
@@ -122,7 +123,9 @@ void CompareLists(Input& in, Arrays& arrays, const IndexerLogitsArgs& scored, Ta
   topk.indices = Packed(apart.data(), tokens, options.k);
   TopkOptions topk_options;
   topk_options.k = options.k;
-  const size_t topk_bytes = TopkWorkspaceBytes({columns, options.k, 1});
+  status = TopkSizes(topk_options, {tokens, tokens, columns, 1}, &sizes);
+  LATHE_FUZZ_REQUIRE(status.ok(), "%s", Format(status).c_str());
+  const size_t topk_bytes = sizes.workspace_bytes;
   std::vector<std::byte> memory(topk_bytes + 1);
   status = Topk(topk, topk_options, {memory.data(), topk_bytes});
   LATHE_FUZZ_REQUIRE(status.ok(), "%s", Format(status).c_str());
@@ -150,17 +153,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   options.target = in.Absurd(64) ? static_cast<Target>(in.Int(0, 255)) : target;
   if (in.Absurd(64)) options.precision = static_cast<Precision>(in.Int(0, 255));
   if (!arrays.fit()) return 0;
-  size_t bytes = 1 << 20;
   const int64_t width =
       args.inputs.q_fp8.extent[2] != 0 ? args.inputs.q_fp8.extent[2] : args.inputs.q.extent[2];
-  if (tokens > 0 && heads > 0 && width > 0 &&
-      !IndexerLogitsWorkspaceBytes(heads, width, tokens, 1, options, &bytes).ok()) {
-    bytes = 1 << 20;
-  }
+  Sizes sizes{0, 1 << 20};  // where what is absurd is refused
+  (void)IndexerLogitsSizes({heads, width}, options, {0, tokens, 0, 1}, &sizes).ok();
+  const size_t bytes = sizes.workspace_bytes;
   if (bytes > (1 << 22)) return 0;
   std::byte* workspace = arrays.Take(static_cast<int64_t>(bytes));
   if (!fuzz::RunAccepted(in, arrays, [&] {
-        return ComputeIndexerLogits(args, {workspace, bytes}, options);
+        return ComputeIndexerLogits(args, options, {workspace, bytes});
       }))
     return 0;
   if (args.inputs.keys.seq_lens.extent[0] > 0 && args.inputs.keys.compress_ratio > 1000) return 0;

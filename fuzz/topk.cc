@@ -98,7 +98,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   if (!arrays.fit()) return 0;
   const auto workers = static_cast<size_t>(in.Int(1, 4));
-  const size_t bytes = TopkWorkspaceBytes({args.logits.extent[1], options.k, workers});
+  Sizes sizes;  // 0 where what is absurd is refused
+  (void)TopkSizes(options, {0, 0, args.logits.extent[1], workers}, &sizes).ok();
+  const size_t bytes = sizes.workspace_bytes;
   if (bytes > (1 << 22)) return 0;
   const size_t given = in.Absurd(16) && bytes > 0 ? bytes - 1 : bytes;
   std::byte* workspace = arrays.Take(static_cast<int64_t>(given));

@@ -93,10 +93,10 @@ Step SparseStep(const Golden& golden, lathe::CacheFormat index_format,
   select.indices = lathe::Packed(step.indices.data(), num_rows, topk);
   lathe::IndexerTopkOptions select_options;
   select_options.k = topk;
-  size_t bytes = 0;
-  Check(lathe::IndexerTopkWorkspaceBytes({index_heads, index_width, num_rows, num_tokens, topk, 1},
-                                         select_options, &bytes));
-  std::vector<std::byte> workspace(bytes);
+  lathe::Sizes sizes;
+  Check(lathe::IndexerTopkSizes({index_heads, index_width}, select_options,
+                                {1, num_rows, num_tokens, 1}, &sizes));
+  std::vector<std::byte> workspace(sizes.workspace_bytes);
   Check(lathe::IndexerTopk(select, select_options, {workspace.data(), workspace.size()}));
 
   // Attention over the lists.

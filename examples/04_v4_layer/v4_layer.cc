@@ -87,8 +87,9 @@ std::vector<float> Compress(const Golden& golden, const std::string& prefix, int
   lathe::CompressorOptions options;
   options.ratio = ratio;
   options.overlap = overlap;
-  std::vector<std::byte> workspace(
-      lathe::CompressorWorkspaceBytes(options, num_tokens, 1, head_dim));
+  lathe::Sizes sizes;
+  Check(lathe::CompressorSizes({head_dim}, options, {1, num_tokens, 0, 1}, &sizes));
+  std::vector<std::byte> workspace(sizes.workspace_bytes);
   Check(lathe::CompressTokens(args, options, {workspace.data(), workspace.size()}));
 
   // Back as rows, for the comparison.
@@ -122,11 +123,11 @@ std::vector<int32_t> SelectEntries(const Golden& golden, const Pages& pages, con
   args.indices = lathe::Packed(indices.data(), num_rows, kTopK);
   lathe::IndexerTopkOptions options;
   options.k = kTopK;
-  size_t bytes = 0;
-  Check(lathe::IndexerTopkWorkspaceBytes(
-      {q.shape[1], q.shape[2], num_rows, keys.view.num_blocks * keys.view.block_size, kTopK, 1},
-      options, &bytes));
-  std::vector<std::byte> workspace(bytes);
+  const int64_t max_keys = keys.view.num_blocks * keys.view.block_size;
+  lathe::Sizes sizes;
+  Check(lathe::IndexerTopkSizes({q.shape[1], q.shape[2]}, options,
+                                {num_rows, num_rows, max_keys, 1}, &sizes));
+  std::vector<std::byte> workspace(sizes.workspace_bytes);
   Check(lathe::IndexerTopk(args, options, {workspace.data(), workspace.size()}));
   return indices;
 }

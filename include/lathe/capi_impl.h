@@ -243,11 +243,9 @@ int32_t lathe_prepare_queries(const lathe_query_prep_args* args,
   return lathe::capi::Call(lathe::PrepareQueries, args, options, executor, message);
 }
 
-size_t lathe_topk_workspace_bytes(const lathe_topk_limits* limits) {
-  lathe::capi::Conversion conversion;
-  lathe::TopkLimits the_limits;
-  conversion.RequiredStruct("limits", limits, &the_limits);
-  return conversion.ok() ? lathe::TopkWorkspaceBytes(the_limits) : SIZE_MAX;
+int32_t lathe_topk_sizes(const lathe_topk_options* options, const lathe_limits* limits,
+                         lathe_sizes* sizes, lathe_message* message) {
+  return lathe::capi::CallSizes(lathe::TopkSizes, options, limits, sizes, message);
 }
 
 int32_t lathe_topk(const lathe_topk_args* args, const lathe_topk_options* options,
@@ -255,42 +253,26 @@ int32_t lathe_topk(const lathe_topk_args* args, const lathe_topk_options* option
   return lathe::capi::Call(lathe::Topk, args, options, workspace, executor, message);
 }
 
-int32_t lathe_indexer_logits_workspace_bytes(int64_t num_heads, int64_t head_dim,
-                                             int64_t max_num_tokens, size_t num_workers,
-                                             const lathe_indexer_logits_options* options,
-                                             size_t* bytes, lathe_message* message) {
-  lathe::capi::Conversion conversion;
-  lathe::IndexerLogitsOptions the_options;
-  conversion.Struct("options", options, &the_options);
-  if (!conversion.IsGiven("bytes", bytes)) return conversion.Finish(message);
-  return lathe::capi::Conversion::Report(
-      lathe::IndexerLogitsWorkspaceBytes(num_heads, head_dim, max_num_tokens, num_workers,
-                                         the_options, bytes),
-      message);
+int32_t lathe_indexer_logits_sizes(const lathe_indexer_shape* shape,
+                                   const lathe_indexer_logits_options* options,
+                                   const lathe_limits* limits, lathe_sizes* sizes,
+                                   lathe_message* message) {
+  return lathe::capi::CallSizes(lathe::IndexerLogitsSizes, shape, options, limits, sizes, message);
 }
 
 int32_t lathe_compute_indexer_logits(const lathe_indexer_logits_args* args,
                                      const lathe_indexer_logits_options* options,
                                      lathe_buffer workspace, const lathe_executor* executor,
                                      lathe_message* message) {
-  return lathe::capi::Converted<lathe::IndexerLogitsArgs, lathe::IndexerLogitsOptions>(
-      args, options, message, [&](const auto& the_args, const auto& the_options) {
-        return lathe::ComputeIndexerLogits(the_args, lathe::capi::ToBuffer(workspace), the_options,
-                                           lathe::capi::ToExecutor(executor));
-      });
+  return lathe::capi::Call(lathe::ComputeIndexerLogits, args, options, workspace, executor,
+                           message);
 }
 
-int32_t lathe_indexer_topk_workspace_bytes(const lathe_indexer_topk_limits* limits,
-                                           const lathe_indexer_topk_options* options, size_t* bytes,
-                                           lathe_message* message) {
-  lathe::capi::Conversion conversion;
-  lathe::IndexerTopkLimits the_limits;
-  lathe::IndexerTopkOptions the_options;
-  conversion.RequiredStruct("limits", limits, &the_limits);
-  conversion.Struct("options", options, &the_options);
-  if (!conversion.IsGiven("bytes", bytes)) return conversion.Finish(message);
-  return lathe::capi::Conversion::Report(
-      lathe::IndexerTopkWorkspaceBytes(the_limits, the_options, bytes), message);
+int32_t lathe_indexer_topk_sizes(const lathe_indexer_shape* shape,
+                                 const lathe_indexer_topk_options* options,
+                                 const lathe_limits* limits, lathe_sizes* sizes,
+                                 lathe_message* message) {
+  return lathe::capi::CallSizes(lathe::IndexerTopkSizes, shape, options, limits, sizes, message);
 }
 
 int32_t lathe_indexer_topk(const lathe_indexer_topk_args* args,
@@ -299,13 +281,10 @@ int32_t lathe_indexer_topk(const lathe_indexer_topk_args* args,
   return lathe::capi::Call(lathe::IndexerTopk, args, options, workspace, executor, message);
 }
 
-size_t lathe_compressor_workspace_bytes(const lathe_compressor_options* options, int64_t num_tokens,
-                                        int64_t num_seqs, int64_t head_dim) {
-  lathe::capi::Conversion conversion;
-  lathe::CompressorOptions the_options;
-  conversion.RequiredStruct("options", options, &the_options);
-  if (!conversion.ok()) return SIZE_MAX;
-  return lathe::CompressorWorkspaceBytes(the_options, num_tokens, num_seqs, head_dim);
+int32_t lathe_compressor_sizes(const lathe_compressor_shape* shape,
+                               const lathe_compressor_options* options, const lathe_limits* limits,
+                               lathe_sizes* sizes, lathe_message* message) {
+  return lathe::capi::CallSizes(lathe::CompressorSizes, shape, options, limits, sizes, message);
 }
 
 int32_t lathe_compress_tokens(const lathe_compressor_args* args,

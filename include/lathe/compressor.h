@@ -10,6 +10,7 @@
 #include "lathe/base/config.h"
 #include "lathe/base/executor.h"
 #include "lathe/base/keys.h"
+#include "lathe/base/plan.h"
 #include "lathe/base/row_transform.h"
 #include "lathe/base/status.h"
 #include "lathe/base/target.h"
@@ -18,7 +19,12 @@
 
 namespace lathe {
 
-// N tokens of B sequences. D = head_dim, the width of an entry; C = D, or 2 * D with overlap.
+// head_dim: D, the width of an entry, 1 to kMaxTransformWidth.
+struct CompressorShape {
+  int64_t head_dim = 512;
+};
+
+// N tokens of B sequences. C = D, or 2 * D with overlap.
 //
 // The token at position p has a row of C values kv and as many scores s = score + ape[p mod ratio]. If
 // (p + 1) mod ratio == 0 it is a boundary, and entry p / ratio is made of the `window` rows that end at p, those
@@ -76,10 +82,11 @@ struct CompressorOptions {
   ContextShard shard = {};
 };
 
-// Workspace that CompressTokens needs for any call of at most this size. About 12 * D bytes for each of at most
-// 256 entries, and 24 bytes an entry; 0 for sizes below 1.
-LATHE_API size_t CompressorWorkspaceBytes(const CompressorOptions& options, int64_t num_tokens,
-                                          int64_t num_seqs, int64_t head_dim) noexcept;
+// Bytes of workspace that suffice for CompressTokens within `limits`, of which max_num_seqs and max_num_tokens count:
+// about 12 * D bytes for each of at most 256 entries, and 24 bytes an entry. O(1). Refuses what CompressTokens refuses
+// of the options, a head_dim out of range, and those two limits if they are not positive.
+LATHE_API Status CompressorSizes(const CompressorShape& shape, const CompressorOptions& options,
+                                 const Limits& limits, Sizes* sizes) noexcept;
 
 // Saves the tokens' rows in the state and writes the entries that they complete, in prefill (many tokens a
 // sequence), decode (one) and mixtures. A row before the call's tokens comes from the state, one of its tokens from

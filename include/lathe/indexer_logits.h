@@ -16,6 +16,7 @@
 #include "lathe/base/config.h"
 #include "lathe/base/executor.h"
 #include "lathe/base/keys.h"
+#include "lathe/base/plan.h"
 #include "lathe/base/precision.h"
 #include "lathe/base/status.h"
 #include "lathe/base/target.h"
@@ -23,8 +24,13 @@
 
 namespace lathe {
 
-// T query rows (tokens) over B sequences, H indexer heads, D columns; any H, D >= 1, nothing is padded. Strides in
-// elements.
+// num_heads: H >= 1 indexer heads, head_dim: D >= 1 columns of queries and keys. Any numbers, nothing is padded.
+struct IndexerShape {
+  int64_t num_heads = 0;
+  int64_t head_dim = 128;
+};
+
+// T query rows (tokens) over B sequences, H indexer heads, D columns. Strides in elements.
 //
 //   q                [T, H, D] float32, float16 or bfloat16, innermost stride 1; or instead
 //   q_fp8            [T, H, D] e4m3 codes, innermost stride 1; their scales are folded into weights
@@ -68,15 +74,13 @@ struct IndexerLogitsOptions {
   bool check_indices = true;
 };
 
-// Bytes of workspace with which ComputeIndexerLogits can use `num_workers` workers, for up to
-// max_num_tokens rows; with less it uses fewer workers, but it needs what one takes. O(1). About 1 MB a
-// worker for 64 heads x 128 and many rows, less for few.
-// Refuses sizes that are not positive, or of which num_heads * head_dim exceeds 2^31 - 1, an unknown
+// Bytes of workspace with which ComputeIndexerLogits can use limits.num_workers workers, for up to
+// limits.max_num_tokens rows; with less it uses fewer workers, but it needs what one takes. Other limits do not
+// count. O(1). About 1 MB a worker for 64 heads x 128 and many rows, less for few.
+// Refuses sizes and those two limits if they are not positive, num_heads * head_dim above 2^31 - 1, an unknown
 // precision, a target that cannot run.
-LATHE_API Status IndexerLogitsWorkspaceBytes(int64_t num_heads, int64_t head_dim,
-                                             int64_t max_num_tokens, size_t num_workers,
-                                             const IndexerLogitsOptions& options,
-                                             size_t* bytes) noexcept;
+LATHE_API Status IndexerLogitsSizes(const IndexerShape& shape, const IndexerLogitsOptions& options,
+                                    const Limits& limits, Sizes* sizes) noexcept;
 
 // Computes the logits. O(sum over rows of keys seen * H * D): each key is decoded once for a block of some
 // ten rows, each query packed once a task. Workspace: any alignment, one call at a time. A cell's bits
@@ -86,8 +90,8 @@ LATHE_API Status IndexerLogitsWorkspaceBytes(int64_t num_heads, int64_t head_dim
 // overlapping an input, sizes that do not agree, both or neither of q and q_fp8, a list of indices; sequences of more
 // keys than the block table or the cache covers, rows that see keys past logits.extent[1]; block ids outside the cache
 // (with check_indices); a workspace too small.
-LATHE_API Status ComputeIndexerLogits(const IndexerLogitsArgs& args, Buffer workspace,
-                                      const IndexerLogitsOptions& options = {},
+LATHE_API Status ComputeIndexerLogits(const IndexerLogitsArgs& args,
+                                      const IndexerLogitsOptions& options, Buffer workspace,
                                       const Executor& executor = {}) noexcept;
 
 }  // namespace lathe

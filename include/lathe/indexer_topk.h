@@ -48,28 +48,17 @@ struct IndexerTopkOptions {
   bool check_indices = true;
 };
 
-// The largest call that a workspace must serve; k is the calls' own.
-struct IndexerTopkLimits {
-  int64_t num_heads = 0;
-  int64_t head_dim = 0;
-  int64_t max_num_tokens = 0;
-  int64_t max_num_keys = 0;  // of a row
-  int64_t k = 0;
-  size_t num_workers = 1;
-};
-
-// Bytes of workspace that suffice for every call within `limits`; 0 where no row can see more than k keys.
-// For each worker the megabyte of IndexerLogitsWorkspaceBytes, and some 48 k bytes for candidates of its
-// own and those of ranges that workers share. O(1). Refuses what IndexerLogitsWorkspaceBytes does, and k or
-// max_num_keys that are negative or above 2^31 - 1.
-LATHE_API Status IndexerTopkWorkspaceBytes(const IndexerTopkLimits& limits,
-                                           const IndexerTopkOptions& options,
-                                           size_t* bytes) noexcept;
+// Bytes of workspace that suffice for every call within `limits` of at most options.k; 0 where no row can see more
+// than k keys. max_num_seqs does not count. For each worker the megabyte of IndexerLogitsSizes, and some 48 k bytes
+// for candidates of its own and those of ranges that workers share. O(1). Refuses what IndexerLogitsSizes does, a
+// negative k, and a max_num_keys that is negative or above 2^31 - 1.
+LATHE_API Status IndexerTopkSizes(const IndexerShape& shape, const IndexerTopkOptions& options,
+                                  const Limits& limits, Sizes* sizes) noexcept;
 
 // Selects, for each row, the k keys of the highest logits: equal ones by the lower key, NaN below every
 // number. The result is the same for any executor and company in the batch, and that of Topk over the
 // logits. O(T + B + sum over rows of more than k keys of keys * H * D). Rows are shared among workers, and a long
-// row by ranges of keys. Workspace: any alignment, IndexerTopkWorkspaceBytes of the call and
+// row by ranges of keys. Workspace: any alignment, IndexerTopkSizes for the call's rows and keys and
 // executor.num_workers, one call at a time. No allocation, no lock, no exception.
 // Refuses, before anything is written, what ComputeIndexerLogits and Topk refuse of their arguments;
 // candidate_blocks; more than 2^31 - 1 keys in a row.

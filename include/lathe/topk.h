@@ -9,6 +9,7 @@
 
 #include "lathe/base/config.h"
 #include "lathe/base/executor.h"
+#include "lathe/base/plan.h"
 #include "lathe/base/status.h"
 #include "lathe/base/target.h"
 #include "lathe/base/view.h"
@@ -76,26 +77,19 @@ struct TopkOptions {
   Target target = Target::kAuto;
 };
 
-// The largest call that a workspace must serve.
-struct TopkLimits {
-  int64_t max_columns = 0;
-  int64_t k = 0;
-  size_t num_workers = 1;
-};
-
-// Bytes of workspace that suffice for every call with at most so many columns and workers, and at most this
-// k, whatever the number of rows. 0 where no row can have more than k columns. For each worker some
-// 24 k + 64 KiB, and as much as 24 k more where workers may share a row. O(1). A size that no machine has
-// is SIZE_MAX.
-LATHE_API size_t TopkWorkspaceBytes(const TopkLimits& limits) noexcept;
+// Bytes of workspace that suffice for every call of at most options.k, limits.max_num_keys columns (L) and
+// limits.num_workers workers, whatever the number of rows. 0 where no row can have more than k columns. For each worker
+// some 24 k + 64 KiB, and as much as 24 k more where workers may share a row. O(1). Refuses options that Topk
+// refuses, a max_num_keys that is negative or above 2^31 - 1, a num_workers of 0 or above 65536.
+LATHE_API Status TopkSizes(const TopkOptions& options, const Limits& limits, Sizes* sizes) noexcept;
 
 // Selects the k best of every row's n columns: by score, equal scores by the lower index; +0 and -0 are
 // equal, all NaN are equal and below every number, -inf is a number. n <= k: all of them, without looking
 // at scores. The result is unique, so it is the same for any executor, target and company in the batch.
 // O(columns + k log(columns)), and in the worst order of scores some 20 times as long as in a random one
 // (measured, Zen 4); rows run side by side, and workers share each long row where there are fewer rows.
-// Workspace: any alignment, TopkWorkspaceBytes({L, k, executor.num_workers}) bytes, one call at a time;
-// no allocation, no lock, no exception.
+// Workspace: any alignment, TopkSizes for L columns and executor.num_workers, one call at a time; no allocation, no
+// lock, no exception. Of more than 65536 workers so many are used.
 // Refuses, before anything is written: negative numbers, null data, extents that differ, strides that let
 // elements overlap, misaligned data, index types too narrow, a table that is too short, sequences and
 // (with check_indices) block ids out of range, outputs that overlap anything, a workspace too small.

@@ -203,7 +203,9 @@ bool ExerciseTopk(lathe::Target target) {
   lathe::TopkOptions options;
   options.k = 2;
   options.target = target;
-  const Memory workspace(ops::TopkWorkspaceBytes({5, 2, 1}));
+  lathe::Sizes sizes;
+  if (!Ok(ops::TopkSizes(options, {1, 1, 5, 1}, &sizes), "TopkSizes")) return false;
+  const Memory workspace(sizes.workspace_bytes);
   return Ok(ops::Topk(args, options, workspace.buffer), "Topk") && indices[0] == 1 &&
          indices[1] == 3;
 }

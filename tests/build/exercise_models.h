@@ -49,13 +49,14 @@ bool ExerciseIndexer(lathe::Target target) {
   score.logits = lathe::Packed(logits, 1, kKeys);
   lathe::IndexerLogitsOptions score_options;
   score_options.target = target;
-  size_t bytes = 0;
-  if (!Ok(ops::IndexerLogitsWorkspaceBytes(kIndexHeads, kWidth, 1, 1, score_options, &bytes),
-          "IndexerLogitsWorkspaceBytes")) {
+  const lathe::IndexerShape shape{kIndexHeads, kWidth};
+  const lathe::Limits limits{1, 1, kKeys, 1};
+  lathe::Sizes sizes;
+  if (!Ok(ops::IndexerLogitsSizes(shape, score_options, limits, &sizes), "IndexerLogitsSizes")) {
     return false;
   }
-  const Memory workspace(bytes);
-  if (!Ok(ops::ComputeIndexerLogits(score, workspace.buffer, score_options),
+  const Memory workspace(sizes.workspace_bytes);
+  if (!Ok(ops::ComputeIndexerLogits(score, score_options, workspace.buffer),
           "ComputeIndexerLogits")) {
     return false;
   }
@@ -80,19 +81,18 @@ bool ExerciseIndexer(lathe::Target target) {
   lathe::TopkOptions topk_options;
   topk_options.k = 2;
   topk_options.target = target;
-  const Memory topk_memory(ops::TopkWorkspaceBytes({kKeys, 2, 1}));
+  if (!Ok(ops::TopkSizes(topk_options, limits, &sizes), "TopkSizes")) return false;
+  const Memory topk_memory(sizes.workspace_bytes);
   lathe::IndexerTopkArgs select;
   select.inputs = score.inputs;
   select.indices = lathe::Packed(fused, 1, 2);
   lathe::IndexerTopkOptions select_options;
   select_options.k = 2;
   select_options.target = target;
-  if (!Ok(ops::IndexerTopkWorkspaceBytes({kIndexHeads, kWidth, 1, kKeys, 2, 1}, select_options,
-                                         &bytes),
-          "IndexerTopkWorkspaceBytes")) {
+  if (!Ok(ops::IndexerTopkSizes(shape, select_options, limits, &sizes), "IndexerTopkSizes")) {
     return false;
   }
-  const Memory select_memory(bytes);
+  const Memory select_memory(sizes.workspace_bytes);
   return Ok(ops::Topk(topk, topk_options, topk_memory.buffer), "Topk") &&
          Ok(ops::IndexerTopk(select, select_options, select_memory.buffer), "IndexerTopk") &&
          apart[0] == fused[0] && apart[1] == fused[1];
@@ -120,7 +120,12 @@ bool ExerciseV4(lathe::Target target) {
   lathe::CompressorOptions compress_options;
   compress_options.target = target;
   compress_options.ratio = 1;
-  const Memory compress_memory(ops::CompressorWorkspaceBytes(compress_options, kKeys, 1, kRank));
+  lathe::Sizes sizes;
+  if (!Ok(ops::CompressorSizes({kRank}, compress_options, {1, kKeys, 0, 1}, &sizes),
+          "CompressorSizes")) {
+    return false;
+  }
+  const Memory compress_memory(sizes.workspace_bytes);
   if (!Ok(ops::CompressTokens(compress, compress_options, compress_memory.buffer),
           "CompressTokens") ||
       !Same(entries, tokens, kKeys * kRank, "entries")) {

@@ -7,6 +7,7 @@
 
 #include "capi/mirror.h"
 #include "compressor/compressor_problem.h"
+#include "support/sizes.h"
 #include "support/targets.h"
 
 namespace lathe::test {
@@ -45,7 +46,7 @@ struct Call {
     options.power_of_two_scales = true;
     options.state_tokens = 9;
     options.target = target;
-    workspace.resize(CompressorWorkspaceBytes(options, kTokens, 1, kHeadDim));
+    workspace.resize(CompressorWorkspaceFor(options, kTokens, 1, kHeadDim));
   }
   Status Compress() { return CompressTokens(args, options, {workspace.data(), workspace.size()}); }
   int32_t CompressInC(lathe_message* message) {
@@ -75,7 +76,16 @@ struct Call {
     c_options.shard = options.shard.world > 1 ? &shard : nullptr;
     c_options.state_tokens = options.state_tokens;
     c_options.target = static_cast<int32_t>(options.target);
-    REQUIRE(lathe_compressor_workspace_bytes(&c_options, kTokens, 1, kHeadDim) == workspace.size());
+    auto shape = Sized<lathe_compressor_shape>();
+    shape.head_dim = kHeadDim;
+    auto limits = Sized<lathe_limits>();
+    limits.max_num_seqs = 1;
+    limits.max_num_tokens = kTokens;
+    auto sizes = Sized<lathe_sizes>();
+    RequireOk([&](lathe_message* m) {
+      return lathe_compressor_sizes(&shape, &c_options, &limits, &sizes, m);
+    });
+    REQUIRE(sizes.workspace_bytes == workspace.size());
     return lathe_compress_tokens(&c, &c_options, {workspace.data(), workspace.size()}, nullptr,
                                  message);
   }
@@ -107,7 +117,11 @@ TEST_CASE("compression through C gives the bytes of C++", "[capi]") {
   RequireOk([&](lathe_message* m) { return c.CompressInC(m); });
   REQUIRE(SameBits(c.problem.cache.bytes, cpp.problem.cache.bytes));
   REQUIRE(SameBits(c.problem.state.bytes, cpp.problem.state.bytes));
-  REQUIRE(lathe_compressor_workspace_bytes(nullptr, 1, 1, 1) == SIZE_MAX);
+  RequireInvalid(
+      [](lathe_message* m) {
+        return lathe_compressor_sizes(nullptr, nullptr, nullptr, nullptr, m);
+      },
+      "shape must be given");
 
   c.positions[3] = 9;
   RequireMessage([&](lathe_message* m) { return c.CompressInC(m); },

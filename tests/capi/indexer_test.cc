@@ -6,6 +6,7 @@
 
 #include "capi/mirror.h"
 #include "indexer/indexer_problem.h"
+#include "support/sizes.h"
 #include "support/targets.h"
 #include "support/topk_problem.h"
 
@@ -50,16 +51,24 @@ TEST_CASE("top-k through C selects what C++ selects", "[capi]") {
   problem.counts.Poison();
   problem.values.Poison();
 
-  auto limits = Sized<lathe_topk_limits>();
-  limits.max_columns = 200;
-  limits.k = 40;
-  REQUIRE(lathe_topk_workspace_bytes(&limits) == TopkWorkspaceBytes({200, 40, 1}));
-  REQUIRE(lathe_topk_workspace_bytes(nullptr) == SIZE_MAX);
-  limits.num_workers = 3;
-  REQUIRE(lathe_topk_workspace_bytes(&limits) == TopkWorkspaceBytes({200, 40, 3}));
-  REQUIRE(TopkWorkspaceBytes({200, 40, 3}) != TopkWorkspaceBytes({200, 40, 1}));
-  limits.num_workers = 0;
-  std::vector<std::byte> workspace(lathe_topk_workspace_bytes(&limits));
+  auto options = Sized<lathe_topk_options>();
+  options.k = 40;
+  options.append_newest = 3;
+  options.index_base = LATHE_TOPK_INDEX_BASE_ROW_START;
+  options.target = static_cast<int32_t>(problem.options.target);
+  auto limits = Sized<lathe_limits>();
+  auto sizes = Sized<lathe_sizes>();
+  limits.max_num_keys = 200;
+  for (const size_t num_workers : {3, 0}) {
+    limits.num_workers = num_workers;
+    RequireOk([&](lathe_message* m) { return lathe_topk_sizes(&options, &limits, &sizes, m); });
+    REQUIRE(sizes.plan_bytes == 0);
+    REQUIRE(sizes.workspace_bytes == TopkWorkspaceFor(200, 40, num_workers == 0 ? 1 : 3));
+  }
+  REQUIRE(TopkWorkspaceFor(200, 40, 3) != TopkWorkspaceFor(200, 40));
+  RequireInvalid([&](lathe_message* m) { return lathe_topk_sizes(&options, nullptr, &sizes, m); },
+                 "limits must be given");
+  std::vector<std::byte> workspace(sizes.workspace_bytes);
   auto c = Sized<lathe_topk_args>();
   c.logits = Mirror(problem.args.logits);
   c.row_starts = Mirror(problem.args.row_starts);
@@ -72,11 +81,6 @@ TEST_CASE("top-k through C selects what C++ selects", "[capi]") {
   c.block_size = 32;
   c.num_blocks = 8;
   c.row_seq = Mirror(problem.args.row_seq);
-  auto options = Sized<lathe_topk_options>();
-  options.k = 40;
-  options.append_newest = 3;
-  options.index_base = LATHE_TOPK_INDEX_BASE_ROW_START;
-  options.target = static_cast<int32_t>(problem.options.target);
   const auto select = [&](lathe_message* m) {
     return lathe_topk(&c, &options, {workspace.data(), workspace.size()}, nullptr, m);
   };
@@ -105,7 +109,7 @@ TEST_CASE("pools, and what is not checked, in top-k through C", "[capi]") {
   const auto indices = problem.indices.Copy();
   problem.indices.Poison();
 
-  std::vector<std::byte> workspace(TopkWorkspaceBytes({30, 4, 1}));
+  std::vector<std::byte> workspace(TopkWorkspaceFor(30, 4));
   auto c = Sized<lathe_topk_args>();
   c.logits = Mirror(problem.args.logits);
   c.indices = lathe_packed2(problem.indices.data(), LATHE_DTYPE_INT32, 2, 12);
@@ -149,13 +153,21 @@ TEST_CASE("indexer logits and selections through C are those of C++", "[capi]") 
   auto options = Sized<lathe_indexer_logits_options>();
   options.target = static_cast<int32_t>(target);
   options.fill = 1;
-  size_t bytes = 0, expected_bytes = 0;
+  auto shape = Sized<lathe_indexer_shape>();
+  shape.num_heads = 8;
+  shape.head_dim = 128;
+  auto limits = Sized<lathe_limits>();
+  limits.max_num_tokens = rows;
+  limits.max_num_keys = 100;
+  auto sizes = Sized<lathe_sizes>();
   RequireOk([&](lathe_message* m) {
-    return lathe_indexer_logits_workspace_bytes(8, 128, rows, 1, &options, &bytes, m);
+    return lathe_indexer_logits_sizes(&shape, &options, &limits, &sizes, m);
   });
-  REQUIRE(IndexerLogitsWorkspaceBytes(8, 128, rows, 1, problem.options, &expected_bytes).ok());
-  REQUIRE(bytes == expected_bytes);
-  std::vector<std::byte> workspace(bytes);
+  const IndexerShape cpp_shape{8, 128};
+  const Limits cpp_limits{0, rows, 100, 1};
+  REQUIRE(sizes.workspace_bytes ==
+          WorkspaceFor(IndexerLogitsSizes, cpp_shape, problem.options, cpp_limits));
+  std::vector<std::byte> workspace(sizes.workspace_bytes);
   auto c = Sized<lathe_indexer_logits_args>();
   c.inputs = &inputs.c;
   c.logits = Mirror(problem.args.logits);
@@ -176,30 +188,21 @@ TEST_CASE("indexer logits and selections through C are those of C++", "[capi]") 
   std::vector<int32_t> got(places), counts(static_cast<size_t>(rows));
   args.indices = Packed(expected.data(), rows, 9);
   args.counts = Packed(expected_counts.data(), rows);
-  const IndexerTopkLimits topk_limits{8, 128, rows, 100, 9, 1};
-  REQUIRE(IndexerTopkWorkspaceBytes(topk_limits, topk_options, &expected_bytes).ok());
-  std::vector<std::byte> topk_workspace(expected_bytes);
-  REQUIRE(IndexerTopk(args, topk_options, {topk_workspace.data(), expected_bytes}).ok());
+  const size_t bytes = WorkspaceFor(IndexerTopkSizes, cpp_shape, topk_options, cpp_limits);
+  std::vector<std::byte> topk_workspace(bytes);
+  REQUIRE(IndexerTopk(args, topk_options, {topk_workspace.data(), bytes}).ok());
 
-  auto limits = Sized<lathe_indexer_topk_limits>();
-  limits.num_heads = 8;
-  limits.head_dim = 128;
-  limits.max_num_tokens = rows;
-  limits.max_num_keys = 100;
-  limits.k = 9;
   auto c_options = Sized<lathe_indexer_topk_options>();
   c_options.k = 9;
   c_options.target = static_cast<int32_t>(target);
-  RequireOk([&](lathe_message* m) {
-    return lathe_indexer_topk_workspace_bytes(&limits, &c_options, &bytes, m);
-  });
-  REQUIRE(bytes == expected_bytes);
+  const auto topk_sizes = [&](lathe_message* m) {
+    return lathe_indexer_topk_sizes(&shape, &c_options, &limits, &sizes, m);
+  };
+  RequireOk(topk_sizes);
+  REQUIRE(sizes.workspace_bytes == bytes);
   limits.num_workers = 3;
-  size_t bytes_of_three = 0;
-  RequireOk([&](lathe_message* m) {
-    return lathe_indexer_topk_workspace_bytes(&limits, &c_options, &bytes_of_three, m);
-  });
-  REQUIRE(bytes_of_three > bytes);
+  RequireOk(topk_sizes);
+  REQUIRE(sizes.workspace_bytes > bytes);
   auto c_args = Sized<lathe_indexer_topk_args>();
   c_args.inputs = &inputs.c;
   c_args.indices = lathe_packed2(got.data(), LATHE_DTYPE_INT32, rows, 9);
@@ -220,7 +223,7 @@ TEST_CASE("indexer logits and selections through C are those of C++", "[capi]") 
   args.num_blocks = 9;
   if (is_ragged) args.row_seq = Packed(row_seq.data(), rows);
   topk_options.check_indices = false;
-  REQUIRE(IndexerTopk(args, topk_options, {topk_workspace.data(), expected_bytes}).ok());
+  REQUIRE(IndexerTopk(args, topk_options, {topk_workspace.data(), bytes}).ok());
   c_args.block_table = Mirror(args.block_table);
   c_args.block_size = 16;
   c_args.num_blocks = 9;
@@ -298,7 +301,7 @@ TEST_CASE("indexer logits and selections through C are those of C++", "[capi]") 
   IndexerLogitsArgs broken;
   broken.inputs = problem.args.inputs;
   const Status status =
-      ComputeIndexerLogits(broken, {workspace.data(), workspace.size()}, problem.options);
+      ComputeIndexerLogits(broken, problem.options, {workspace.data(), workspace.size()});
   RequireMessage(compute, LATHE_STATUS_INVALID_ARGUMENT, Format(status).c_str());
 }
 

@@ -163,7 +163,8 @@ TEST_CASE("planning a prefill through C refuses", "[capi]") {
     };
   };
   RequireInvalid(plan(nullptr, &c.options, &c.args, &call.plan), "shape must be given");
-  RequireInvalid(plan(&c.shape, nullptr, &c.args, &call.plan), "options must be given");
+  RequireInvalid(plan(&c.shape, nullptr, &c.args, &call.plan),
+                 "options.softmax_scale is 0, must be finite and above 0 (it has no default)");
   RequireInvalid(plan(&c.shape, &c.options, nullptr, &call.plan), "args must be given");
   RequireInvalid(plan(&c.shape, &c.options, &c.args, nullptr), "plan must be given");
 }

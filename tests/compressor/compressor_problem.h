@@ -17,6 +17,7 @@
 #include "support/latent_write.h"
 #include "support/memory.h"
 #include "support/random.h"
+#include "support/sizes.h"
 #include "support/strided.h"
 
 namespace lathe::test {
@@ -171,7 +172,7 @@ class CompressorProblem {
       }
     }
     Guarded<std::byte> workspace(
-        CompressorWorkspaceBytes(options, num_tokens, num_seqs, c.head_dim));
+        num_tokens == 0 ? 0 : CompressorWorkspaceFor(options, num_tokens, num_seqs, c.head_dim));
     if (break_call) break_call(args);
     const Status status =
         CompressTokens(args, options, {workspace.data(), workspace.size()}, executor);

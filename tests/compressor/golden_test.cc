@@ -7,6 +7,7 @@
 
 #include "compressor/compressor_problem.h"
 #include "support/npy.h"
+#include "support/sizes.h"
 #include "support/targets.h"
 
 namespace lathe::test {
@@ -80,7 +81,7 @@ TEST_CASE("the compressor gives the golden entries", "[compressor][golden]") {
     args.transform.rope.sin = Matrix(sin);
     args.cache = LatentPages(cache.data(), 1, num_entries, head_dim);
     args.block_table = Packed(&table, 1, 1);
-    std::vector<std::byte> workspace(CompressorWorkspaceBytes(options, count, 1, head_dim));
+    std::vector<std::byte> workspace(CompressorWorkspaceFor(options, count, 1, head_dim));
     const Status status = CompressTokens(args, options, {workspace.data(), workspace.size()});
     INFO(Format(status).c_str());
     REQUIRE(status.ok());

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "compressor/compressor_problem.h"
+#include "support/sizes.h"
 
 namespace lathe::test {
 namespace {
@@ -302,13 +303,7 @@ TEST_CASE("a compressor refuses a small workspace", "[compressor][validation]") 
   Call call;
   call.workspace.bytes = 383;
   REQUIRE(CompressTokens(call.args, call.options, call.workspace).ok());
-  REQUIRE(CompressorWorkspaceBytes(call.options, 7, 2, 4) >= 383);
-  for (const int64_t bad : {int64_t{0}, int64_t{-1}, std::numeric_limits<int64_t>::min()}) {
-    REQUIRE(CompressorWorkspaceBytes(call.options, bad, 2, 4) == 0);
-    REQUIRE(CompressorWorkspaceBytes(call.options, 7, bad, 4) == 0);
-    REQUIRE(CompressorWorkspaceBytes(call.options, 7, 2, bad) == 0);
-  }
-  REQUIRE(CompressorWorkspaceBytes(call.options, kMax, kMax, kMax) > 0);
+  REQUIRE(CompressorWorkspaceFor(call.options, 7, 2, 4) >= 383);
   // Tokens that complete nothing need none.
   Call none;
   none.args.positions.extent[0] = 1;
@@ -422,6 +417,43 @@ TEST_CASE("a merge of partials refuses what is wrong", "[compressor][validation]
     REQUIRE(std::string(Format(MergeCompressed(call.args, call.options)).c_str()) == row.message);
     for (const float x : call.cache) REQUIRE(std::isnan(x));
   }
+}
+
+TEST_CASE("sizes of a compressor", "[compressor][validation]") {
+  struct SizesRow {
+    const char* message;
+    CompressorShape shape;
+    int64_t ratio;
+    Limits limits;
+  };
+  const SizesRow rows[] = {
+      {"invalid argument: shape.head_dim is 0, must be at least 1", {0}, 4, {1, 1, 0, 1}},
+      {"invalid argument: shape.head_dim is 4097, must be at most 4096", {4097}, 4, {1, 1, 0, 1}},
+      {"invalid argument: options.ratio is 0, must be at least 1", {4}, 0, {1, 1, 0, 1}},
+      {"invalid argument: limits.max_num_seqs is 0, must be at least 1", {4}, 4, {0, 1, 0, 1}},
+      {"invalid argument: limits.max_num_tokens is -1, must be at least 1", {4}, 4, {1, -1, 0, 1}},
+      {"invalid argument: limits.max_num_tokens is 9223372036854775807, must be at most 2147483647",
+       {4},
+       4,
+       {1, kMax, 0, 1}},
+  };
+  for (const SizesRow& row : rows) {
+    CompressorOptions options;
+    options.ratio = row.ratio;
+    Sizes sizes;
+    REQUIRE(std::string(Format(CompressorSizes(row.shape, options, row.limits, &sizes)).c_str()) ==
+            row.message);
+    REQUIRE(sizes.workspace_bytes == 0);
+  }
+  CompressorOptions options;
+  options.ratio = 4;
+  REQUIRE(std::string(Format(CompressorSizes({4}, options, {1, 1, 0, 1}, nullptr)).c_str()) ==
+          "invalid argument: sizes must not be null");
+  const size_t bytes = CompressorWorkspaceFor(options, 4096, 3, 512);
+  REQUIRE(bytes > 0);
+  REQUIRE(bytes >= CompressorWorkspaceFor(options, 4095, 3, 512));
+  REQUIRE(bytes >= CompressorWorkspaceFor(options, 4096, 2, 512));
+  REQUIRE(bytes >= CompressorWorkspaceFor(options, 4096, 3, 511));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "lathe/ref/topk_ref.h"
 #include "support/memory.h"
 #include "support/npy.h"
+#include "support/sizes.h"
 #include "support/targets.h"
 
 namespace lathe::test {
@@ -55,10 +56,10 @@ std::vector<float> Compute(const DsaV32& golden, Target target, bool all_keys) {
   IndexerLogitsOptions options;
   options.target = target;
   options.fill = true;
-  size_t bytes = 0;
-  REQUIRE(IndexerLogitsWorkspaceBytes(kHeads, kWidth, num_rows, 1, options, &bytes).ok());
+  const size_t bytes = WorkspaceFor(IndexerLogitsSizes, IndexerShape{kHeads, kWidth}, options,
+                                    Limits{0, num_rows, 0, 1});
   std::vector<std::byte> workspace(bytes);
-  REQUIRE(ComputeIndexerLogits(args, {workspace.data(), bytes}, options).ok());
+  REQUIRE(ComputeIndexerLogits(args, options, {workspace.data(), bytes}).ok());
   return logits;
 }
 

@@ -95,12 +95,13 @@ class IndexerProblem {
   }
 
   Status TryRun(size_t num_workers = 1) {
-    size_t bytes = 0;
-    const Status sized = IndexerLogitsWorkspaceBytes(case_.heads, case_.width, num_tokens_,
-                                                     num_workers, options, &bytes);
+    Sizes sizes;
+    const Status sized = IndexerLogitsSizes({case_.heads, case_.width}, options,
+                                            {0, num_tokens_, 0, num_workers}, &sizes);
     if (!sized.ok()) return sized;
+    const size_t bytes = sizes.workspace_bytes;
     workspace = Guarded<std::byte>(bytes);
-    return ComputeIndexerLogits(args, {workspace.data(), bytes}, options,
+    return ComputeIndexerLogits(args, options, {workspace.data(), bytes},
                                 num_workers == 1 ? Executor{} : ThreadExecutor(num_workers));
   }
   void Run(size_t num_workers = 1) {

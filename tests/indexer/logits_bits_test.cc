@@ -77,8 +77,8 @@ TEST_CASE("company does not change a bit", "[indexer][logits][determinism]") {
       one.inputs.query_start_loc = {};
       const auto seq_len = static_cast<int32_t>(296 + t);
       one.inputs.keys.seq_lens = Packed(&seq_len, 1);
-      REQUIRE(ComputeIndexerLogits(one, {problem.workspace.data(), problem.workspace.size()},
-                                   problem.options)
+      REQUIRE(ComputeIndexerLogits(one, problem.options,
+                                   {problem.workspace.data(), problem.workspace.size()})
                   .ok());
     }
     REQUIRE(SameBits(Rows(problem, 300), together));
@@ -106,8 +106,8 @@ TEST_CASE("company does not change a bit", "[indexer][logits][determinism]") {
       args.inputs.keys.row_kv_lens = Packed(static_cast<const int64_t*>(ends.data()), 5);
       std::vector<float> logits(static_cast<size_t>(5 * (300 + move)));
       args.logits = Packed(logits.data(), 5, 300 + move);
-      REQUIRE(ComputeIndexerLogits(args, {problem.workspace.data(), problem.workspace.size()},
-                                   problem.options)
+      REQUIRE(ComputeIndexerLogits(args, problem.options,
+                                   {problem.workspace.data(), problem.workspace.size()})
                   .ok());
       for (size_t t = 0; t < 5; ++t) {
         const size_t width = static_cast<size_t>(300 + move);

@@ -47,7 +47,7 @@ void RequireRefusals(std::initializer_list<Row> rows, bool has_bounds = false,
     row.break_it(problem);
     problem.options.fill = true;
     const Status status = ComputeIndexerLogits(
-        problem.args, {problem.workspace.data(), problem.workspace.size()}, problem.options);
+        problem.args, problem.options, {problem.workspace.data(), problem.workspace.size()});
     REQUIRE_FALSE(status.ok());
     REQUIRE(std::string(Format(status).c_str()) == row.message);
     REQUIRE(SameBits(problem.logits.Copy(), before));
@@ -236,7 +236,7 @@ TEST_CASE("logits refuse wrong options, workspaces and executors",
   problem.Run();
   const auto message = [&problem](Buffer workspace, const Executor& executor = {}) {
     return std::string(
-        Format(ComputeIndexerLogits(problem.args, workspace, problem.options, executor)).c_str());
+        Format(ComputeIndexerLogits(problem.args, problem.options, workspace, executor)).c_str());
   };
   const Buffer whole{problem.workspace.data(), problem.workspace.size()};
   REQUIRE(message(whole) == "ok");
@@ -261,17 +261,20 @@ TEST_CASE("logits refuse wrong options, workspaces and executors",
 }
 
 TEST_CASE("sizes of logits' workspaces", "[indexer][logits][validation]") {
-  size_t bytes = 0;
-  const auto message = [&bytes](int64_t heads, int64_t width, int64_t tokens, size_t workers) {
+  Sizes sizes;
+  const size_t& bytes = sizes.workspace_bytes;
+  const auto message = [&sizes](int64_t heads, int64_t width, int64_t tokens, size_t workers) {
     return std::string(
-        Format(IndexerLogitsWorkspaceBytes(heads, width, tokens, workers, {}, &bytes)).c_str());
+        Format(IndexerLogitsSizes({heads, width}, {}, {0, tokens, 0, workers}, &sizes)).c_str());
   };
-  REQUIRE(message(0, 128, 1, 1) == "invalid argument: num_heads is 0, must be at least 1");
-  REQUIRE(message(64, 0, 1, 1) == "invalid argument: head_dim is 0, must be at least 1");
-  REQUIRE(message(64, 128, 0, 1) == "invalid argument: max_num_tokens is 0, must be at least 1");
-  REQUIRE(message(64, 128, 1, 0) == "invalid argument: num_workers is 0, must be at least 1");
+  REQUIRE(message(0, 128, 1, 1) == "invalid argument: shape.num_heads is 0, must be at least 1");
+  REQUIRE(message(64, 0, 1, 1) == "invalid argument: shape.head_dim is 0, must be at least 1");
+  REQUIRE(message(64, 128, 0, 1) ==
+          "invalid argument: limits.max_num_tokens is 0, must be at least 1");
+  REQUIRE(message(64, 128, 1, 0) ==
+          "invalid argument: limits.num_workers is 0, must be at least 1");
   REQUIRE(message(65536, 65536, 1, 1) ==
-          "invalid argument: head_dim is 65536, must be at most, for as many heads, 32767");
+          "invalid argument: shape.head_dim is 65536, must be at most, for as many heads, 32767");
   REQUIRE(bytes == 0);
   REQUIRE(message(64, 128, 1, 1) == "ok");
   const size_t one = bytes;
@@ -280,8 +283,9 @@ TEST_CASE("sizes of logits' workspaces", "[indexer][logits][validation]") {
   REQUIRE(message(64, 128, 4096, 1) == "ok");
   REQUIRE(bytes > one);
   REQUIRE(bytes < (3u << 20));
-  REQUIRE(std::string(Format(IndexerLogitsWorkspaceBytes(1, 1, 1, 1, {}, nullptr)).c_str()) ==
-          "invalid argument: bytes must not be null");
+  REQUIRE(sizes.plan_bytes == 0);
+  REQUIRE(std::string(Format(IndexerLogitsSizes({1, 1}, {}, {0, 1, 0, 1}, nullptr)).c_str()) ==
+          "invalid argument: sizes must not be null");
 }
 
 // More workers than the workspace has room for: as many as fit.
@@ -293,8 +297,8 @@ TEST_CASE("a small workspace serves many workers", "[indexer][logits]") {
   const std::vector<float> expected = problem.logits.Copy();
   problem.logits.Poison();
   const Status status =
-      ComputeIndexerLogits(problem.args, {problem.workspace.data(), problem.workspace.size()},
-                           problem.options, ThreadExecutor(5));
+      ComputeIndexerLogits(problem.args, problem.options,
+                           {problem.workspace.data(), problem.workspace.size()}, ThreadExecutor(5));
   REQUIRE(status.ok());
   REQUIRE(SameBits(problem.logits.Copy(), expected));
 }
@@ -304,7 +308,7 @@ TEST_CASE("no rows, no work", "[indexer][logits]") {
   args.inputs.q = Packed(static_cast<const float*>(nullptr), 0, 4, 64);
   args.inputs.weights = Packed(static_cast<const float*>(nullptr), 0, 4);
   args.inputs.keys.cache = {nullptr, CacheFormat::kLatentFloat32, 0, 16, 4096, 256};
-  const Status status = ComputeIndexerLogits(args, {});
+  const Status status = ComputeIndexerLogits(args, {}, {});
   INFO(Format(status).c_str());
   REQUIRE(status.ok());
 }

@@ -6,6 +6,7 @@
 
 #include "indexer/indexer_problem.h"
 #include "lathe/indexer_topk.h"
+#include "support/sizes.h"
 #include "support/targets.h"
 
 namespace lathe::test {
@@ -32,11 +33,11 @@ class SelectProblem {
 
   Status TryRun(size_t num_workers) {
     const IndexerCase& c = scores.the_case();
-    size_t bytes = 0;
-    const IndexerTopkLimits limits{c.heads,   c.width,    scores.num_tokens(), scores.columns() - 5,
-                                   options.k, num_workers};
-    const Status sized = IndexerTopkWorkspaceBytes(limits, options, &bytes);
+    const Limits limits{0, scores.num_tokens(), scores.columns() - 5, num_workers};
+    Sizes sizes;
+    const Status sized = IndexerTopkSizes({c.heads, c.width}, options, limits, &sizes);
     if (!sized.ok()) return sized;
+    const size_t bytes = sizes.workspace_bytes;
     Guarded<std::byte> workspace(bytes);
     const Status status = IndexerTopk(args, options, {workspace.data(), bytes},
                                       num_workers == 1 ? Executor{} : ThreadExecutor(num_workers));
@@ -80,7 +81,7 @@ class SelectProblem {
     topk_options.k = options.k;
     topk_options.index_base = options.index_base;
     topk_options.target = options.target;
-    std::vector<std::byte> workspace(TopkWorkspaceBytes({scores.columns(), options.k, 1}));
+    std::vector<std::byte> workspace(TopkWorkspaceFor(scores.columns(), options.k));
     REQUIRE(Topk(topk, topk_options, {workspace.data(), workspace.size()}).ok());
     return lists;
   }
@@ -270,9 +271,10 @@ TEST_CASE("rows of at most k keys are not scored", "[indexer][topk]") {
     REQUIRE(problem.indices[static_cast<size_t>(100 + i)] == -1);
     REQUIRE(problem.indices[static_cast<size_t>(200 + i)] == (i < 17 ? i : -1));
   }
-  size_t bytes = 1;
-  REQUIRE(IndexerTopkWorkspaceBytes({64, 128, 3, 100, 100, 8}, {}, &bytes).ok());
-  REQUIRE(bytes == 0);
+  IndexerTopkOptions options;
+  options.k = 100;
+  REQUIRE(WorkspaceFor(IndexerTopkSizes, IndexerShape{64, 128}, options, Limits{0, 3, 100, 8}) ==
+          0);
 }
 
 TEST_CASE("scoring with selection refuses", "[indexer][topk][validation]") {
@@ -357,24 +359,27 @@ TEST_CASE("scoring with selection refuses small workspaces", "[indexer][topk][va
   IndexerCase c;
   c.seq_lens = {30};
   SelectProblem<> problem(c, 7, 7);
-  size_t bytes = 0;
-  REQUIRE(IndexerTopkWorkspaceBytes({64, 128, 1, 30, 7, 1}, {}, &bytes).ok());
+  IndexerTopkOptions options;
+  options.k = 7;
+  const IndexerShape shape{64, 128};
+  const size_t bytes = WorkspaceFor(IndexerTopkSizes, shape, options, Limits{0, 1, 30, 1});
   std::vector<std::byte> workspace(bytes);
   const Status status = IndexerTopk(problem.args, problem.options, {workspace.data(), bytes - 1});
   REQUIRE(std::string(Format(status).c_str()) == "buffer too small: workspace.bytes is " +
                                                      std::to_string(bytes - 1) +
                                                      ", must be at least " + std::to_string(bytes));
-  const auto message = [&bytes](const IndexerTopkLimits& limits) {
-    return std::string(Format(IndexerTopkWorkspaceBytes(limits, {}, &bytes)).c_str());
+  Sizes sizes;
+  const auto message = [&](int64_t num_heads, const Limits& limits) {
+    return std::string(Format(IndexerTopkSizes({num_heads, 128}, options, limits, &sizes)).c_str());
   };
-  REQUIRE(message({0, 128, 1, 30, 7, 1}) ==
-          "invalid argument: limits.num_heads is 0, must be at least 1");
-  REQUIRE(message({64, 128, 1, -1, 7, 1}) ==
+  REQUIRE(message(0, {0, 1, 30, 1}) ==
+          "invalid argument: shape.num_heads is 0, must be at least 1");
+  REQUIRE(message(64, {0, 1, -1, 1}) ==
           "invalid argument: limits.max_num_keys is -1, must be at least 0");
-  REQUIRE(message({64, 128, 1, 30, -1, 1}) ==
-          "invalid argument: limits.k is -1, must be at least 0");
-  REQUIRE(message({64, 128, 1, 30, 7, 0}) ==
+  REQUIRE(message(64, {0, 1, 30, 0}) ==
           "invalid argument: limits.num_workers is 0, must be at least 1");
+  options.k = -1;
+  REQUIRE(message(64, {0, 1, 30, 1}) == "invalid argument: options.k is -1, must be at least 0");
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "lathe/lathe.h"
 #include "support/memory.h"
+#include "support/sizes.h"
 #include "support/targets.h"
 
 namespace lathe::test {
@@ -145,10 +146,10 @@ TEST_CASE("A5: an indexer's keys and logits past 2^31 and 2^32 elements",
   args.logits = {logits, {kRows, 256}, {kRowStride, 1}};
   IndexerLogitsOptions options;
   options.target = target;
-  size_t bytes = 0;
-  RequireOk(IndexerLogitsWorkspaceBytes(1, kDim, kRows, 1, options, &bytes));
+  const size_t bytes =
+      WorkspaceFor(IndexerLogitsSizes, IndexerShape{1, kDim}, options, Limits{0, kRows, 0, 1});
   std::vector<std::byte> workspace(bytes);
-  RequireOk(ComputeIndexerLogits(args, {workspace.data(), bytes}, options));
+  RequireOk(ComputeIndexerLogits(args, options, {workspace.data(), bytes}));
   for (int64_t t = 0; t < kRows; ++t) {
     for (int64_t s = 0; s < 256; ++s) {
       const auto expected = static_cast<float>((t + 1) * (s / kBlockSize + 1));
@@ -174,7 +175,7 @@ TEST_CASE("A5: rows of scores and lists past 2^31 and 2^32 elements", "[reliabil
   TopkOptions options;
   options.k = kBest;
   options.target = target;
-  const size_t bytes = TopkWorkspaceBytes({kColumns, kBest, 1});
+  const size_t bytes = TopkWorkspaceFor(kColumns, kBest);
   std::vector<std::byte> workspace(bytes);
   RequireOk(Topk(args, options, {workspace.data(), bytes}));
   for (int64_t t = 0; t < kRows; ++t) {

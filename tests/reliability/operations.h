@@ -96,36 +96,36 @@ inline Operation IndexerLogitsOf(CacheFormat format, Target target) {
   const auto problem = MakeIndexer(format);
   problem->options.target = target;
   return {std::string("logits over ") + NameOf(format), [problem](const Executor& executor) {
-            size_t bytes = 0;
-            RequireOk(IndexerLogitsWorkspaceBytes(8, 128, problem->num_tokens(),
-                                                  executor.num_workers, problem->options, &bytes));
+            const size_t bytes =
+                WorkspaceFor(IndexerLogitsSizes, IndexerShape{8, 128}, problem->options,
+                             Limits{0, problem->num_tokens(), 0, executor.num_workers});
             Guarded<std::byte> workspace(bytes);
             problem->logits.Poison();
-            RequireOk(ComputeIndexerLogits(problem->args, {workspace.data(), bytes},
-                                           problem->options, executor));
+            RequireOk(ComputeIndexerLogits(problem->args, problem->options,
+                                           {workspace.data(), bytes}, executor));
             return BytesOf(problem->logits);
           }};
 }
 
 inline Operation IndexerTopkOf(CacheFormat format, Target target) {
   const auto problem = MakeIndexer(format);
-  return {
-      std::string("selection over ") + NameOf(format), [problem, target](const Executor& executor) {
-        constexpr int64_t kBest = 50;
-        Guarded<int32_t> indices(static_cast<size_t>(problem->num_tokens() * kBest));
-        IndexerTopkArgs args;
-        args.inputs = problem->args.inputs;
-        args.indices = Packed(indices.data(), problem->num_tokens(), kBest);
-        IndexerTopkOptions options;
-        options.k = kBest;
-        options.target = target;
-        size_t bytes = 0;
-        RequireOk(IndexerTopkWorkspaceBytes(
-            {8, 128, problem->num_tokens(), 700, kBest, executor.num_workers}, options, &bytes));
-        Guarded<std::byte> workspace(bytes);
-        RequireOk(IndexerTopk(args, options, {workspace.data(), bytes}, executor));
-        return BytesOf(indices);
-      }};
+  return {std::string("selection over ") + NameOf(format),
+          [problem, target](const Executor& executor) {
+            constexpr int64_t kBest = 50;
+            Guarded<int32_t> indices(static_cast<size_t>(problem->num_tokens() * kBest));
+            IndexerTopkArgs args;
+            args.inputs = problem->args.inputs;
+            args.indices = Packed(indices.data(), problem->num_tokens(), kBest);
+            IndexerTopkOptions options;
+            options.k = kBest;
+            options.target = target;
+            const size_t bytes =
+                WorkspaceFor(IndexerTopkSizes, IndexerShape{8, 128}, options,
+                             Limits{0, problem->num_tokens(), 700, executor.num_workers});
+            Guarded<std::byte> workspace(bytes);
+            RequireOk(IndexerTopk(args, options, {workspace.data(), bytes}, executor));
+            return BytesOf(indices);
+          }};
 }
 
 inline Operation TopkOf(Target target) {

@@ -13,6 +13,7 @@
 #include "lathe/topk.h"
 #include "support/memory.h"
 #include "support/random.h"
+#include "support/sizes.h"
 
 namespace lathe::test {
 
@@ -46,7 +47,7 @@ class TopkProblem {
   Status TryRun(const Executor& executor = {}) {
     // To the byte, and at a start that nothing is aligned to.
     Guarded<std::byte> workspace(
-        TopkWorkspaceBytes({args.logits.extent[1], options.k, executor.num_workers}));
+        TopkWorkspaceFor(args.logits.extent[1], options.k, executor.num_workers));
     const Status status = Topk(args, options, {workspace.data(), workspace.size()}, executor);
     REQUIRE(workspace.IsFrontIntact());
     return status;

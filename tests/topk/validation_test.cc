@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "support/sizes.h"
 #include "support/topk_problem.h"
 
 namespace lathe::test {
@@ -35,7 +36,7 @@ struct Problem : TopkProblem<> {
     args.num_blocks = 5;
     options.pool_size = 2;
     options.append_newest = 1;
-    workspace.resize(TopkWorkspaceBytes({40, 8, 1}));
+    workspace.resize(TopkWorkspaceFor(40, 8));
     buffer = {workspace.data(), workspace.size()};
   }
 
@@ -266,7 +267,7 @@ TEST_CASE("top-k refuses overlaps", "[topk][validation]") {
 
 TEST_CASE("top-k refuses a workspace that is too small", "[topk][validation]") {
   Problem problem;
-  const size_t bytes = TopkWorkspaceBytes({40, 8, 1});
+  const size_t bytes = TopkWorkspaceFor(40, 8);
   problem.indices.Poison();
   const std::vector<float> before = problem.Bytes();
   for (const Buffer& buffer :
@@ -290,19 +291,34 @@ TEST_CASE("top-k refuses an executor without a function", "[topk][validation]") 
 
 TEST_CASE("a workspace serves every smaller call, and absurd ones have no size",
           "[topk][validation]") {
-  REQUIRE(TopkWorkspaceBytes({100, 100, 8}) == 0);
-  REQUIRE(TopkWorkspaceBytes({100000, 0, 8}) == 0);
-  REQUIRE(TopkWorkspaceBytes({kMax, kMax, std::numeric_limits<size_t>::max()}) == 0);
-  REQUIRE(TopkWorkspaceBytes({kMax, kMax - 1, std::numeric_limits<size_t>::max()}) ==
-          std::numeric_limits<size_t>::max());
-  REQUIRE(TopkWorkspaceBytes({-1, -1, 0}) == 0);
+  REQUIRE(TopkWorkspaceFor(100, 100, 8) == 0);
+  REQUIRE(TopkWorkspaceFor(100000, 0, 8) == 0);
+  REQUIRE(TopkWorkspaceFor(INT32_MAX, kMax, 65536) == 0);
+  REQUIRE(TopkWorkspaceFor(INT32_MAX, INT32_MAX - 1, 65536) > size_t{1} << 48);
+  const auto message = [](int64_t k, const Limits& limits, bool wants_sizes = true) {
+    TopkOptions options;
+    options.k = k;
+    Sizes sizes;
+    return std::string(Format(TopkSizes(options, limits, wants_sizes ? &sizes : nullptr)).c_str());
+  };
+  REQUIRE(message(-1, {0, 0, 1, 1}) == "invalid argument: options.k is -1, must be at least 0");
+  REQUIRE(message(1, {0, 0, -1, 1}) ==
+          "invalid argument: limits.max_num_keys is -1, must be at least 0");
+  REQUIRE(
+      message(1, {0, 0, kMax, 1}) ==
+      "invalid argument: limits.max_num_keys is 9223372036854775807, must be at most 2147483647");
+  REQUIRE(message(1, {0, 0, 1, 0}) ==
+          "invalid argument: limits.num_workers is 0, must be at least 1");
+  REQUIRE(message(1, {0, 0, 1, std::numeric_limits<size_t>::max()}) ==
+          "invalid argument: limits.num_workers is 9223372036854775807, must be at most 65536");
+  REQUIRE(message(1, {0, 0, 1, 1}, false) == "invalid argument: sizes must not be null");
   size_t before = 0;
   for (const int64_t columns : {2000, 20000, 200000, 2000000}) {
-    for (const size_t workers : {0u, 1u, 2u, 64u}) {
-      const size_t bytes = TopkWorkspaceBytes({columns, 1500, workers});
-      if (workers > 0) REQUIRE(bytes >= before);
-      REQUIRE(bytes >= TopkWorkspaceBytes({columns - 400, 1500, workers}));
-      REQUIRE(bytes >= TopkWorkspaceBytes({columns, 1400, workers}));
+    for (const size_t workers : {1u, 2u, 64u}) {
+      const size_t bytes = TopkWorkspaceFor(columns, 1500, workers);
+      REQUIRE(bytes >= before);
+      REQUIRE(bytes >= TopkWorkspaceFor(columns - 400, 1500, workers));
+      REQUIRE(bytes >= TopkWorkspaceFor(columns, 1400, workers));
       before = workers == 64 ? 0 : bytes;
     }
   }

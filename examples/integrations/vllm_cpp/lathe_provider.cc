@@ -277,9 +277,12 @@ void DsaTopkSelect(vt::Queue& queue, vt::Tensor& indices, vt::Tensor& counts,
   options.k = indices.shape[1];
   Workers workers(queue);
   const lathe::Executor executor = workers.executor();
-  const size_t bytes =
-      lathe::TopkWorkspaceBytes({args.logits.extent[1], options.k, executor.num_workers});
-  Check(lathe::Topk(args, options, Scratch(1, bytes), executor));
+  lathe::Limits limits;
+  limits.max_num_keys = args.logits.extent[1];
+  limits.num_workers = executor.num_workers;
+  lathe::Sizes sizes;
+  Check(lathe::TopkSizes(options, limits, &sizes));
+  Check(lathe::Topk(args, options, Scratch(1, sizes.workspace_bytes), executor));
 }
 
 #define LATHE_PROVIDER(op) \

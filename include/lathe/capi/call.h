@@ -5,6 +5,7 @@
 #define LATHE_CAPI_CALL_H_
 
 #include <cstring>
+#include <type_traits>
 
 #include "lathe/capi/convert.h"
 
@@ -19,37 +20,30 @@ inline Executor ToExecutor(const lathe_executor* executor) noexcept {
 
 inline Buffer ToBuffer(lathe_buffer buffer) noexcept { return {buffer.data, buffer.bytes}; }
 
-// run(args, options) with what the C structs say.
-template <class Args, class Options, class FromArgs, class FromOptions, class Run>
-int32_t Converted(const FromArgs* from_args, const FromOptions* from_options,
-                  lathe_message* message, const Run& run) noexcept {
+// operation(args, options, rest...) with what the C structs say: `rest` is the executor, or workspace and executor.
+template <class Args, class Options, class... Rest, class FromArgs, class FromOptions>
+int32_t CallWith(Status (*operation)(const Args&, const Options&, Rest...) noexcept,
+                 const FromArgs* from_args, const FromOptions* from_options, lathe_message* message,
+                 const std::decay_t<Rest>&... rest) noexcept {
   Conversion conversion;
   Args args;
   Options options;
   conversion.Args(from_args, &args);
   conversion.Struct("options", from_options, &options);
   if (!conversion.ok()) return conversion.Finish(message);
-  return Conversion::Report(run(args, options), message);
+  return Conversion::Report(operation(args, options, rest...), message);
 }
-
-// Operations of the form (args, options, executor), and those with a workspace.
-template <class Args, class Options, class FromArgs, class FromOptions>
-int32_t Call(Status (*operation)(const Args&, const Options&, const Executor&) noexcept,
-             const FromArgs* from_args, const FromOptions* from_options,
+template <class Operation, class FromArgs, class FromOptions>
+int32_t Call(Operation operation, const FromArgs* from_args, const FromOptions* from_options,
              const lathe_executor* executor, lathe_message* message) noexcept {
-  return Converted<Args, Options>(from_args, from_options, message,
-                                  [&](const Args& args, const Options& options) {
-                                    return operation(args, options, ToExecutor(executor));
-                                  });
+  return CallWith(operation, from_args, from_options, message, ToExecutor(executor));
 }
-template <class Args, class Options, class FromArgs, class FromOptions>
-int32_t Call(Status (*operation)(const Args&, const Options&, Buffer, const Executor&) noexcept,
-             const FromArgs* from_args, const FromOptions* from_options, lathe_buffer workspace,
-             const lathe_executor* executor, lathe_message* message) noexcept {
-  return Converted<Args, Options>(
-      from_args, from_options, message, [&](const Args& args, const Options& options) {
-        return operation(args, options, ToBuffer(workspace), ToExecutor(executor));
-      });
+template <class Operation, class FromArgs, class FromOptions>
+int32_t Call(Operation operation, const FromArgs* from_args, const FromOptions* from_options,
+             lathe_buffer workspace, const lathe_executor* executor,
+             lathe_message* message) noexcept {
+  return CallWith(operation, from_args, from_options, message, ToBuffer(workspace),
+                  ToExecutor(executor));
 }
 
 // The fields that the caller's struct has. Its struct_size stays.
@@ -67,6 +61,27 @@ inline const PrefillPlan& ToPlan(const lathe_prefill_plan* plan) noexcept {
   return *reinterpret_cast<const PrefillPlan*>(plan);
 }
 
+// What an operation needs, of whose arguments `conversion` has converted those before the options.
+template <class Options, class FromOptions, class ToSizes>
+int32_t GiveSizes(Conversion& conversion, const FromOptions* from_options,
+                  const lathe_limits* from_limits, lathe_sizes* to, lathe_message* message,
+                  const ToSizes& to_sizes) noexcept {
+  Options options;
+  Limits limits;
+  lathe_sizes known{};
+  conversion.Struct("options", from_options, &options);
+  conversion.RequiredStruct("limits", from_limits, &limits);
+  if (conversion.IsGiven("sizes", to)) conversion.Check("sizes", to, &known);
+  if (!conversion.ok()) return conversion.Finish(message);
+  Sizes sizes;
+  const Status status = to_sizes(options, limits, &sizes);
+  known.plan_bytes = sizes.plan_bytes;
+  known.workspace_bytes = sizes.workspace_bytes;
+  if (status.ok()) Give(known, to);
+  return Conversion::Report(status, message);
+}
+
+// Sizes of an operation that has a shape, and of one that has none.
 template <class Shape, class Options, class FromShape, class FromOptions>
 int32_t CallSizes(Status (*operation)(const Shape&, const Options&, const Limits&, Sizes*) noexcept,
                   const FromShape* from_shape, const FromOptions* from_options,
@@ -74,20 +89,18 @@ int32_t CallSizes(Status (*operation)(const Shape&, const Options&, const Limits
                   lathe_message* message) noexcept {
   Conversion conversion;
   Shape shape;
-  Options options;
-  Limits limits;
-  lathe_sizes known{};
   conversion.RequiredStruct("shape", from_shape, &shape);
-  conversion.RequiredStruct("options", from_options, &options);
-  conversion.RequiredStruct("limits", from_limits, &limits);
-  if (conversion.IsGiven("sizes", to)) conversion.Check("sizes", to, &known);
-  if (!conversion.ok()) return conversion.Finish(message);
-  Sizes sizes;
-  const Status status = operation(shape, options, limits, &sizes);
-  known.plan_bytes = sizes.plan_bytes;
-  known.workspace_bytes = sizes.workspace_bytes;
-  if (status.ok()) Give(known, to);
-  return Conversion::Report(status, message);
+  return GiveSizes<Options>(conversion, from_options, from_limits, to, message,
+                            [&](const Options& options, const Limits& limits, Sizes* sizes) {
+                              return operation(shape, options, limits, sizes);
+                            });
+}
+template <class Options, class FromOptions>
+int32_t CallSizes(Status (*operation)(const Options&, const Limits&, Sizes*) noexcept,
+                  const FromOptions* from_options, const lathe_limits* from_limits, lathe_sizes* to,
+                  lathe_message* message) noexcept {
+  Conversion conversion;
+  return GiveSizes<Options>(conversion, from_options, from_limits, to, message, operation);
 }
 
 template <class Shape, class Options, class Args, class Plan, class FromShape, class FromOptions,
@@ -102,7 +115,7 @@ int32_t CallPlan(Status (*operation)(const Shape&, const Options&, const Args&, 
   Options options;
   Args args;
   conversion.RequiredStruct("shape", from_shape, &shape);
-  conversion.RequiredStruct("options", from_options, &options);
+  conversion.Struct("options", from_options, &options);
   conversion.Args(from_args, &args);
   conversion.IsGiven("plan", to);
   if (!conversion.ok()) return conversion.Finish(message);

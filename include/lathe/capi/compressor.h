@@ -5,9 +5,16 @@
 
 #include "lathe/capi/common.h"
 #include "lathe/capi/keys.h"
+#include "lathe/capi/plan.h"
 #include "lathe/capi/v4_metadata.h"
 
 LATHE_C_BEGIN
+
+// head_dim has no default.
+typedef struct lathe_compressor_shape {
+  size_t struct_size;
+  int64_t head_dim;
+} lathe_compressor_shape;
 
 // state is required; cache is optional with partials.
 typedef struct lathe_compressor_args {
@@ -37,10 +44,10 @@ typedef struct lathe_compressor_options {
   int32_t target;
 } lathe_compressor_options;
 
-// SIZE_MAX for options that are null or of no size.
-LATHE_C_API size_t lathe_compressor_workspace_bytes(const lathe_compressor_options* options,
-                                                    int64_t num_tokens, int64_t num_seqs,
-                                                    int64_t head_dim);
+LATHE_C_API int32_t lathe_compressor_sizes(const lathe_compressor_shape* shape,
+                                           const lathe_compressor_options* options,
+                                           const lathe_limits* limits, lathe_sizes* sizes,
+                                           lathe_message* message);
 LATHE_C_API int32_t lathe_compress_tokens(const lathe_compressor_args* args,
                                           const lathe_compressor_options* options,
                                           lathe_buffer workspace, const lathe_executor* executor,

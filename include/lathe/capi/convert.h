@@ -272,11 +272,10 @@ inline void Convert(const lathe_topk_options& from, TopkOptions* to,
   LATHE_C_FIELD(target);
 }
 
-inline void Convert(const lathe_topk_limits& from, TopkLimits* to,
+inline void Convert(const lathe_indexer_shape& from, IndexerShape* to,
                     Conversion& conversion) noexcept {
-  LATHE_C_FIELD(max_columns);
-  LATHE_C_FIELD(k);
-  LATHE_C_FIELD_OR_DEFAULT(num_workers);
+  LATHE_C_FIELD(num_heads);
+  LATHE_C_FIELD(head_dim);
 }
 
 inline void Convert(const lathe_indexer_inputs& from, IndexerInputs* to,
@@ -324,14 +323,9 @@ inline void Convert(const lathe_indexer_topk_options& from, IndexerTopkOptions* 
   to->check_indices = from.no_check_indices == 0;
 }
 
-inline void Convert(const lathe_indexer_topk_limits& from, IndexerTopkLimits* to,
+inline void Convert(const lathe_compressor_shape& from, CompressorShape* to,
                     Conversion& conversion) noexcept {
-  LATHE_C_FIELD(num_heads);
   LATHE_C_FIELD(head_dim);
-  LATHE_C_FIELD(max_num_tokens);
-  LATHE_C_FIELD(max_num_keys);
-  LATHE_C_FIELD(k);
-  LATHE_C_FIELD_OR_DEFAULT(num_workers);
 }
 
 inline void Convert(const lathe_compressor_args& from, CompressorArgs* to,

@@ -6,9 +6,17 @@
 
 #include "lathe/capi/common.h"
 #include "lathe/capi/keys.h"
+#include "lathe/capi/plan.h"
 #include "lathe/capi/topk.h"
 
 LATHE_C_BEGIN
+
+// No field has a default.
+typedef struct lathe_indexer_shape {
+  size_t struct_size;
+  int64_t num_heads;
+  int64_t head_dim;
+} lathe_indexer_shape;
 
 // q_fp8 has dtype uint8.
 typedef struct lathe_indexer_inputs {
@@ -37,9 +45,10 @@ typedef struct lathe_indexer_logits_options {
   int32_t no_check_indices;
 } lathe_indexer_logits_options;
 
-LATHE_C_API int32_t lathe_indexer_logits_workspace_bytes(
-    int64_t num_heads, int64_t head_dim, int64_t max_num_tokens, size_t num_workers,
-    const lathe_indexer_logits_options* options, size_t* bytes, lathe_message* message);
+LATHE_C_API int32_t lathe_indexer_logits_sizes(const lathe_indexer_shape* shape,
+                                               const lathe_indexer_logits_options* options,
+                                               const lathe_limits* limits, lathe_sizes* sizes,
+                                               lathe_message* message);
 LATHE_C_API int32_t lathe_compute_indexer_logits(const lathe_indexer_logits_args* args,
                                                  const lathe_indexer_logits_options* options,
                                                  lathe_buffer workspace,
@@ -67,20 +76,10 @@ typedef struct lathe_indexer_topk_options {
   int32_t no_check_indices;
 } lathe_indexer_topk_options;
 
-// num_workers: 0 means 1.
-typedef struct lathe_indexer_topk_limits {
-  size_t struct_size;
-  int64_t num_heads;
-  int64_t head_dim;
-  int64_t max_num_tokens;
-  int64_t max_num_keys;
-  int64_t k;
-  size_t num_workers;
-} lathe_indexer_topk_limits;
-
-LATHE_C_API int32_t lathe_indexer_topk_workspace_bytes(const lathe_indexer_topk_limits* limits,
-                                                       const lathe_indexer_topk_options* options,
-                                                       size_t* bytes, lathe_message* message);
+LATHE_C_API int32_t lathe_indexer_topk_sizes(const lathe_indexer_shape* shape,
+                                             const lathe_indexer_topk_options* options,
+                                             const lathe_limits* limits, lathe_sizes* sizes,
+                                             lathe_message* message);
 LATHE_C_API int32_t lathe_indexer_topk(const lathe_indexer_topk_args* args,
                                        const lathe_indexer_topk_options* options,
                                        lathe_buffer workspace, const lathe_executor* executor,

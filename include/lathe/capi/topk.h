@@ -4,6 +4,7 @@
 #define LATHE_CAPI_TOPK_H_
 
 #include "lathe/capi/common.h"
+#include "lathe/capi/plan.h"
 
 LATHE_C_BEGIN
 
@@ -38,16 +39,8 @@ typedef struct lathe_topk_options {
   int32_t target;
 } lathe_topk_options;
 
-// num_workers: 0 means 1.
-typedef struct lathe_topk_limits {
-  size_t struct_size;
-  int64_t max_columns;
-  int64_t k;
-  size_t num_workers;
-} lathe_topk_limits;
-
-// SIZE_MAX, too, for limits that are null or of no size.
-LATHE_C_API size_t lathe_topk_workspace_bytes(const lathe_topk_limits* limits);
+LATHE_C_API int32_t lathe_topk_sizes(const lathe_topk_options* options, const lathe_limits* limits,
+                                     lathe_sizes* sizes, lathe_message* message);
 LATHE_C_API int32_t lathe_topk(const lathe_topk_args* args, const lathe_topk_options* options,
                                lathe_buffer workspace, const lathe_executor* executor,
                                lathe_message* message);

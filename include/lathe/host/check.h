@@ -371,6 +371,23 @@ inline Status CheckBuffer(const char* name, Buffer buffer, size_t needed) {
       .Must("be at least", static_cast<int64_t>((std::min)(needed, kMost)));
 }
 
+inline Status CheckWithin(const char* name, int64_t value, int64_t least, int64_t most) {
+  if (value < least) return Invalid(name).Is(value).Must("be at least", least);
+  if (value > most) return Invalid(name).Is(value).Must("be at most", most);
+  return OkStatus();
+}
+inline Status CheckDim(const char* name, int64_t value, int64_t least) {
+  return CheckWithin(name, value, least, kMaxDim);
+}
+
+// Workers that memory may be asked for: within it, sums of work times workers cannot overflow.
+constexpr size_t kMaxWorkers = 65536;
+
+inline Status CheckWorkers(const char* name, size_t num_workers) {
+  const auto given = static_cast<int64_t>((std::min)(num_workers, static_cast<size_t>(kLargest)));
+  return CheckWithin(name, given, 1, static_cast<int64_t>(kMaxWorkers));
+}
+
 inline Status CheckExecutor(const Executor& executor) {
   if (executor.run == nullptr) return Invalid("executor.run").Must("not be null");
   return OkStatus();

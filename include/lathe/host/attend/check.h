@@ -13,12 +13,6 @@ namespace lathe {
 namespace detail {
 namespace {
 
-inline Status CheckDim(const char* name, int64_t value, int64_t least) {
-  if (value < least) return Invalid(name).Is(value).Must("be at least", least);
-  if (value > kMaxDim) return Invalid(name).Is(value).Must("be at most", kMaxDim);
-  return OkStatus();
-}
-
 inline Status CheckScoreTransform(const char* name, float parameter) {
   if (parameter >= 0.0f && std::isfinite(parameter)) return OkStatus();
   return Invalid(name)
@@ -45,31 +39,13 @@ Status CheckOptions(const Options& options) {
   return CheckPrecision(options.precision);
 }
 
-// Workers that a plan may be made for: within it, sums of work times workers cannot overflow.
-constexpr size_t kMaxWorkers = 65536;
 // Keys of one sequence.
 constexpr int64_t kMaxKeys = int64_t{1} << 40;
-
-inline Status CheckWorkers(const char* name, size_t num_workers) {
-  if (num_workers < 1) return Invalid(name).Is(0).Must("be at least", 1);
-  if (num_workers > kMaxWorkers) {
-    const bool fits = num_workers <= static_cast<size_t>(kLargest);
-    return Invalid(name)
-        .Is(fits ? static_cast<int64_t>(num_workers) : kLargest)
-        .Must("be at most", static_cast<int64_t>(kMaxWorkers));
-  }
-  return OkStatus();
-}
 
 inline Status CheckLimits(const Limits& limits) {
   LATHE_RETURN_IF_REFUSED(CheckDim("limits.max_num_seqs", limits.max_num_seqs, 1));
   LATHE_RETURN_IF_REFUSED(CheckDim("limits.max_num_tokens", limits.max_num_tokens, 1));
-  if (limits.max_num_keys < 1) {
-    return Invalid("limits.max_num_keys").Is(limits.max_num_keys).Must("be at least", 1);
-  }
-  if (limits.max_num_keys > kMaxKeys) {
-    return Invalid("limits.max_num_keys").Is(limits.max_num_keys).Must("be at most", kMaxKeys);
-  }
+  LATHE_RETURN_IF_REFUSED(CheckWithin("limits.max_num_keys", limits.max_num_keys, 1, kMaxKeys));
   return CheckWorkers("limits.num_workers", limits.num_workers);
 }
 

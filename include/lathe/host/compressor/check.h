@@ -16,12 +16,6 @@ namespace {
 // Tokens of a sequence: sums and products of positions and ratios stay far from overflow.
 constexpr int64_t kMaxPosition = int64_t{1} << 40;
 
-inline Status CheckWithin(const char* name, int64_t value, int64_t least, int64_t most) {
-  if (value < least) return Invalid(name).Is(value).Must("be at least", least);
-  if (value > most) return Invalid(name).Is(value).Must("be at most", most);
-  return OkStatus();
-}
-
 // Also of a call that completes no entry, whose partials may be null.
 inline bool WantsPartials(const CompressorArgs& args) {
   return !args.partials.empty() || args.partials.extent[2] != 0;

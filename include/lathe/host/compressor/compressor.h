@@ -115,18 +115,21 @@ inline void RunEntries(const KernelTable& kernels, const CompressCall& call, int
 }  // namespace detail
 }  // namespace lathe
 
-size_t lathe::CompressorWorkspaceBytes(const CompressorOptions& options, int64_t num_tokens,
-                                       int64_t num_seqs, int64_t head_dim) noexcept {
+lathe::Status lathe::CompressorSizes(const CompressorShape& shape, const CompressorOptions& options,
+                                     const Limits& limits, Sizes* sizes) noexcept {
   LATHE_BEGIN_CALL;
-  if (options.ratio < 1 || num_tokens < 1 || num_seqs < 1 || head_dim < 1) return 0;
-  const int64_t tokens = (std::min)(num_tokens, kMaxPosition);
-  const int64_t seqs = (std::min)(num_seqs, tokens);
+  if (sizes == nullptr) return Invalid("sizes").Must("not be null");
+  LATHE_RETURN_IF_REFUSED(CheckWithin("shape.head_dim", shape.head_dim, 1, kMaxTransformWidth));
+  LATHE_RETURN_IF_REFUSED(CheckCompressorOptions(options));
+  LATHE_RETURN_IF_REFUSED(CheckDim("limits.max_num_seqs", limits.max_num_seqs, 1));
+  LATHE_RETURN_IF_REFUSED(CheckDim("limits.max_num_tokens", limits.max_num_tokens, 1));
   // A sequence of n tokens has at most ceil(n / ratio) boundaries.
-  const int64_t ratio = (std::min)(options.ratio, tokens);
-  const int64_t num_entries = (std::min)(tokens, tokens / ratio + seqs);
+  const int64_t num_entries = (std::min)(
+      limits.max_num_tokens, limits.max_num_tokens / options.ratio + limits.max_num_seqs);
   Arena counting;
-  CarveCompressor(counting, num_entries, (std::min)(head_dim, kMaxTransformWidth), true);
-  return counting.bytes();
+  CarveCompressor(counting, num_entries, shape.head_dim, true);
+  *sizes = {0, counting.bytes()};
+  return OkStatus();
 }
 
 lathe::Status lathe::CompressTokens(const CompressorArgs& args, const CompressorOptions& options,

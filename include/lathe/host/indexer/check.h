@@ -15,13 +15,13 @@ namespace {
 
 inline constexpr KeyNames kIndexerKeyNames = LATHE_KEY_NAMES("inputs.keys");
 
-struct IndexerShape {
+struct IndexerBatch {
   int64_t num_heads;
   int64_t width;
   Batch batch;
 };
 
-inline IndexerShape ShapeOf(const IndexerInputs& inputs) {
+inline IndexerBatch ShapeOf(const IndexerInputs& inputs) {
   const int64_t width = inputs.q.extent[2] != 0 ? inputs.q.extent[2] : inputs.q_fp8.extent[2];
   return {inputs.weights.extent[1], width,
           BatchOf(inputs.weights.extent[0], inputs.query_start_loc, IsOneSequence(inputs.keys))};
@@ -57,7 +57,7 @@ inline Status CheckIndexerDims(const char* heads_name, int64_t num_heads, const 
   return OkStatus();
 }
 
-inline Status CheckIndexerQuery(const IndexerInputs& inputs, const IndexerShape& shape) {
+inline Status CheckIndexerQuery(const IndexerInputs& inputs, const IndexerBatch& shape) {
   const int64_t num_tokens = shape.batch.num_tokens;
   const bool needs_data = num_tokens > 0;
   LATHE_RETURN_IF_REFUSED(
@@ -91,7 +91,7 @@ inline Status CheckCandidates(const IndexerInputs& inputs, int64_t num_tokens) {
   return Invalid("inputs.candidate_block_size").Is(size).Must("be at least", 1);
 }
 
-inline Status CheckIndexerInputs(const IndexerInputs& inputs, const IndexerShape& shape,
+inline Status CheckIndexerInputs(const IndexerInputs& inputs, const IndexerBatch& shape,
                                  bool check_indices) {
   const Batch& batch = shape.batch;
   LATHE_RETURN_IF_REFUSED(CheckIndexerQuery(inputs, shape));
@@ -110,7 +110,7 @@ inline Status CheckIndexerInputs(const IndexerInputs& inputs, const IndexerShape
 }
 
 // No input may touch what is written at `output`.
-inline Status CheckIndexerOverlap(const IndexerInputs& inputs, const IndexerShape& shape,
+inline Status CheckIndexerOverlap(const IndexerInputs& inputs, const IndexerBatch& shape,
                                   ByteRange output, const char* rule) {
   LATHE_RETURN_IF_REFUSED(
       CheckApart({{"inputs.q", RangeOf(inputs.q)},

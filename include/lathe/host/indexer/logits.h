@@ -38,6 +38,17 @@ using LogitsPieces = IndexerPieces<IndexerRows>;
 constexpr size_t kLogitsPieceBytes = LogitsPieces::kPerWorker * sizeof(IndexerPiece);
 static_assert(kLogitsPieceBytes % Arena::kAlign == 0);
 
+// What the sizes of both operations refuse.
+inline Status CheckIndexerSizes(const IndexerShape& shape, Precision precision,
+                                const Limits& limits, const Sizes* sizes) {
+  if (sizes == nullptr) return Invalid("sizes").Must("not be null");
+  LATHE_RETURN_IF_REFUSED(
+      CheckIndexerDims("shape.num_heads", shape.num_heads, "shape.head_dim", shape.head_dim));
+  LATHE_RETURN_IF_REFUSED(CheckDim("limits.max_num_tokens", limits.max_num_tokens, 1));
+  LATHE_RETURN_IF_REFUSED(CheckWorkers("limits.num_workers", limits.num_workers));
+  return CheckPrecision(precision);
+}
+
 // Every key that a row sees has a cell.
 inline Status CheckColumns(const IndexerRows& rows, int64_t columns) {
   int64_t most = 0;
@@ -51,7 +62,7 @@ inline Status CheckColumns(const IndexerRows& rows, int64_t columns) {
       .Must("be at least the end of the longest row,", most);
 }
 
-inline Status CheckIndexerLogits(const IndexerLogitsArgs& args, const IndexerShape& shape,
+inline Status CheckIndexerLogits(const IndexerLogitsArgs& args, const IndexerBatch& shape,
                                  const IndexerLogitsOptions& options) {
   LATHE_RETURN_IF_REFUSED(CheckPrecision(options.precision));
   LATHE_RETURN_IF_REFUSED(CheckIndexerInputs(args.inputs, shape, options.check_indices));
@@ -63,7 +74,7 @@ inline Status CheckIndexerLogits(const IndexerLogitsArgs& args, const IndexerSha
   return CheckColumns({ResolveKeys(args.inputs.keys), shape.batch}, args.logits.extent[1]);
 }
 
-inline IndexerCall IndexerCallOf(const IndexerInputs& inputs, const IndexerShape& shape) {
+inline IndexerCall IndexerCallOf(const IndexerInputs& inputs, const IndexerBatch& shape) {
   const PagedCache& cache = inputs.keys.cache;
   IndexerCall call;
   call.num_heads = shape.num_heads;
@@ -82,29 +93,25 @@ inline IndexerCall IndexerCallOf(const IndexerInputs& inputs, const IndexerShape
 }  // namespace detail
 }  // namespace lathe
 
-lathe::Status lathe::IndexerLogitsWorkspaceBytes(int64_t num_heads, int64_t head_dim,
-                                                 int64_t max_num_tokens, size_t num_workers,
-                                                 const IndexerLogitsOptions& options,
-                                                 size_t* bytes) noexcept {
+lathe::Status lathe::IndexerLogitsSizes(const IndexerShape& shape,
+                                        const IndexerLogitsOptions& options, const Limits& limits,
+                                        Sizes* sizes) noexcept {
   LATHE_BEGIN_CALL;
-  if (bytes == nullptr) return Invalid("bytes").Must("not be null");
-  LATHE_RETURN_IF_REFUSED(CheckIndexerDims("num_heads", num_heads, "head_dim", head_dim));
-  LATHE_RETURN_IF_REFUSED(CheckDim("max_num_tokens", max_num_tokens, 1));
-  LATHE_RETURN_IF_REFUSED(CheckWorkers("num_workers", num_workers));
-  LATHE_RETURN_IF_REFUSED(CheckPrecision(options.precision));
+  LATHE_RETURN_IF_REFUSED(CheckIndexerSizes(shape, options.precision, limits, sizes));
   const KernelTable* kernels = nullptr;
   LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &kernels));
-  const int64_t rows = IndexerBlockRows(num_heads, head_dim, max_num_tokens, false);
-  *bytes =
-      num_workers * (IndexerScratchBytes(*kernels, num_heads, head_dim, rows) + kLogitsPieceBytes);
+  const int64_t rows =
+      IndexerBlockRows(shape.num_heads, shape.head_dim, limits.max_num_tokens, false);
+  const size_t scratch_bytes = IndexerScratchBytes(*kernels, shape.num_heads, shape.head_dim, rows);
+  *sizes = {0, limits.num_workers * (scratch_bytes + kLogitsPieceBytes)};
   return OkStatus();
 }
 
-lathe::Status lathe::ComputeIndexerLogits(const IndexerLogitsArgs& args, Buffer workspace,
-                                          const IndexerLogitsOptions& options,
+lathe::Status lathe::ComputeIndexerLogits(const IndexerLogitsArgs& args,
+                                          const IndexerLogitsOptions& options, Buffer workspace,
                                           const Executor& executor) noexcept {
   LATHE_BEGIN_CALL;
-  const IndexerShape shape = ShapeOf(args.inputs);
+  const IndexerBatch shape = ShapeOf(args.inputs);
   LATHE_RETURN_IF_REFUSED(CheckIndexerLogits(args, shape, options));
   const KernelTable* kernels = nullptr;
   LATHE_RETURN_IF_REFUSED(StartCall(options.target, executor, &kernels));

@@ -15,6 +15,13 @@ namespace lathe {
 namespace detail {
 namespace {
 
+inline TopkOptions TopkOptionsOf(const IndexerTopkOptions& options) {
+  TopkOptions topk;
+  topk.k = options.k;
+  topk.index_base = options.index_base;
+  return topk;
+}
+
 // A workspace cut up: the workers' own scratch, rows that are cut, and the candidates of their parts.
 struct IndexerTopkWorkspace {
   IndexerTopkWorkspace(Arena& arena, size_t bytes, int64_t k, int64_t workers)
@@ -38,22 +45,23 @@ struct IndexerTopkWorkspace {
   TopkCandidates* parts = nullptr;
 };
 
-inline size_t IndexerTopkScratchBytes(const KernelTable& kernels, const IndexerTopkLimits& limits) {
-  const int64_t rows =
-      IndexerTopkRows(limits.num_heads, limits.head_dim, limits.max_num_tokens, limits.k);
+inline size_t IndexerTopkScratchBytes(const KernelTable& kernels, const IndexerShape& shape,
+                                      int64_t k, const Limits& limits) {
+  const int64_t rows = IndexerTopkRows(shape.num_heads, shape.head_dim, limits.max_num_tokens, k);
   size_t bytes = 0;
   for (const auto scratch_bytes : kernels.indexer_topk_scratch_bytes) {
     if (scratch_bytes == nullptr) continue;
-    bytes = (std::max)(bytes, scratch_bytes(limits.num_heads, limits.head_dim, rows,
-                                            limits.max_num_keys, limits.k));
+    bytes = (std::max)(
+        bytes, scratch_bytes(shape.num_heads, shape.head_dim, rows, limits.max_num_keys, k));
   }
   return Arena::RoundUp(bytes);
 }
 
-inline size_t IndexerTopkBytes(const KernelTable& kernels, const IndexerTopkLimits& limits) {
-  if (limits.max_num_keys <= limits.k || limits.k == 0) return 0;
+inline size_t IndexerTopkBytes(const KernelTable& kernels, const IndexerShape& shape, int64_t k,
+                               const Limits& limits) {
+  if (limits.max_num_keys <= k || k == 0) return 0;
   Arena counting;
-  IndexerTopkWorkspace(counting, IndexerTopkScratchBytes(kernels, limits), limits.k,
+  IndexerTopkWorkspace(counting, IndexerTopkScratchBytes(kernels, shape, k, limits), k,
                        static_cast<int64_t>(limits.num_workers));
   return counting.bytes();
 }
@@ -110,12 +118,10 @@ inline Status CheckListedKeys(const IndexerTopkArgs& args, const IndexerRows& ro
   return status;
 }
 
-inline Status CheckIndexerTopk(const IndexerTopkArgs& args, const IndexerShape& shape,
+inline Status CheckIndexerTopk(const IndexerTopkArgs& args, const IndexerBatch& shape,
                                const IndexerTopkOptions& options) {
   LATHE_RETURN_IF_REFUSED(CheckPrecision(options.precision));
-  TopkOptions topk_options;
-  topk_options.k = options.k;
-  topk_options.index_base = options.index_base;
+  const TopkOptions topk_options = TopkOptionsOf(options);
   LATHE_RETURN_IF_REFUSED(CheckTopkOptions(topk_options));
   LATHE_RETURN_IF_REFUSED(CheckIndexerInputs(args.inputs, shape, options.check_indices));
   if (IsGiven(args.inputs.candidate_blocks)) {
@@ -170,28 +176,22 @@ inline void RunIndexerTopk(const KernelTable& kernels, const IndexerTopkCall& ca
 }  // namespace detail
 }  // namespace lathe
 
-lathe::Status lathe::IndexerTopkWorkspaceBytes(const IndexerTopkLimits& limits,
-                                               const IndexerTopkOptions& options,
-                                               size_t* bytes) noexcept {
+lathe::Status lathe::IndexerTopkSizes(const IndexerShape& shape, const IndexerTopkOptions& options,
+                                      const Limits& limits, Sizes* sizes) noexcept {
   LATHE_BEGIN_CALL;
-  if (bytes == nullptr) return Invalid("bytes").Must("not be null");
-  LATHE_RETURN_IF_REFUSED(
-      CheckIndexerDims("limits.num_heads", limits.num_heads, "limits.head_dim", limits.head_dim));
-  LATHE_RETURN_IF_REFUSED(CheckDim("limits.max_num_tokens", limits.max_num_tokens, 1));
+  LATHE_RETURN_IF_REFUSED(CheckIndexerSizes(shape, options.precision, limits, sizes));
   LATHE_RETURN_IF_REFUSED(CheckDim("limits.max_num_keys", limits.max_num_keys, 0));
-  LATHE_RETURN_IF_REFUSED(CheckDim("limits.k", limits.k, 0));
-  LATHE_RETURN_IF_REFUSED(CheckWorkers("limits.num_workers", limits.num_workers));
-  LATHE_RETURN_IF_REFUSED(CheckPrecision(options.precision));
+  LATHE_RETURN_IF_REFUSED(CheckTopkOptions(TopkOptionsOf(options)));
   const KernelTable* kernels = nullptr;
   LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &kernels));
-  *bytes = IndexerTopkBytes(*kernels, limits);
+  *sizes = {0, IndexerTopkBytes(*kernels, shape, options.k, limits)};
   return OkStatus();
 }
 
 lathe::Status lathe::IndexerTopk(const IndexerTopkArgs& args, const IndexerTopkOptions& options,
                                  Buffer workspace, const Executor& executor) noexcept {
   LATHE_BEGIN_CALL;
-  const IndexerShape shape = ShapeOf(args.inputs);
+  const IndexerBatch shape = ShapeOf(args.inputs);
   LATHE_RETURN_IF_REFUSED(CheckIndexerTopk(args, shape, options));
   const KernelTable* kernels = nullptr;
   LATHE_RETURN_IF_REFUSED(StartCall(options.target, executor, &kernels));
@@ -201,14 +201,14 @@ lathe::Status lathe::IndexerTopk(const IndexerTopkArgs& args, const IndexerTopkO
   IndexerTopkCall call;
   call.scores = IndexerCallOf(args.inputs, shape);
   call.out = TopkArgsOf(args, num_tokens, 0);
-  call.options.k = options.k;
-  call.options.index_base = options.index_base;
+  call.options = TopkOptionsOf(options);
   const IndexerRows rows{call.scores.keys, shape.batch};
   call.max_keys = LongestRow(rows);
-  const int64_t workers = (std::min)(WorkersOf(executor.num_workers), int64_t{kMaxWorkers});
-  const IndexerTopkLimits limits{shape.num_heads, shape.width, num_tokens,
-                                 call.max_keys,   options.k,   static_cast<size_t>(workers)};
-  const size_t needed = IndexerTopkBytes(*kernels, limits);
+  const int64_t workers = WorkersOf(executor);
+  const IndexerShape sizes{shape.num_heads, shape.width};
+  const Limits limits{shape.batch.num_seqs, num_tokens, call.max_keys,
+                      static_cast<size_t>(workers)};
+  const size_t needed = IndexerTopkBytes(*kernels, sizes, options.k, limits);
   LATHE_RETURN_IF_REFUSED(CheckBuffer("workspace", workspace, needed));
   if (needed == 0) {
     ForEachIndexerBlock(rows, num_tokens,
@@ -216,8 +216,8 @@ lathe::Status lathe::IndexerTopk(const IndexerTopkArgs& args, const IndexerTopkO
     return OkStatus();
   }
   Arena arena(workspace.data);
-  const IndexerTopkWorkspace cut(arena, IndexerTopkScratchBytes(*kernels, limits), options.k,
-                                 workers);
+  const IndexerTopkWorkspace cut(arena, IndexerTopkScratchBytes(*kernels, sizes, options.k, limits),
+                                 options.k, workers);
   const IndexerTopkPlan<IndexerRows> plan(rows, shape, options.k, workers, cut.cut_rows);
   RunIndexerTopk(*kernels, call, EngineFor(*kernels, options.precision, args.inputs), plan, cut,
                  executor);

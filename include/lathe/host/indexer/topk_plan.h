@@ -45,7 +45,7 @@ template <class Rows>
 class IndexerTopkPlan {
  public:
   // `cut_rows`: room for MostIndexerCutRows(workers).
-  IndexerTopkPlan(const Rows& rows, const IndexerShape& shape, int64_t k, int64_t workers,
+  IndexerTopkPlan(const Rows& rows, const IndexerBatch& shape, int64_t k, int64_t workers,
                   IndexerCutRow* cut_rows)
       : rows_(rows), k_(k), cut_rows_(cut_rows) {
     const int64_t num_tokens = rows.batch.num_tokens;
@@ -79,7 +79,7 @@ class IndexerTopkPlan {
 
  private:
   // Rows are few, and blocks single rows.
-  void CutRows(const IndexerShape& shape, int64_t workers) {
+  void CutRows(const IndexerBatch& shape, int64_t workers) {
     int64_t total = 0;
     ForEachIndexerBlock(rows_, 1, [&](const IndexerTask& row) {
       const int64_t keys = row.key_end - row.key_begin;

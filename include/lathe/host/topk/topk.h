@@ -31,10 +31,9 @@ constexpr int64_t MostTopkParts(int64_t num_columns, int64_t workers) {
   return workers > 1 && num_columns >= 2 * kLeastTopkPart ? 3 * workers : 0;
 }
 
-inline int64_t WorkersOf(size_t num_workers) {
-  return static_cast<int64_t>(ClampTopk(
-      num_workers > size_t{INT32_MAX} ? int64_t{INT32_MAX} : static_cast<int64_t>(num_workers), 1,
-      INT32_MAX));
+// As many as a workspace may be made for.
+inline int64_t WorkersOf(const Executor& executor) {
+  return static_cast<int64_t>((std::min)((std::max)(executor.num_workers, size_t{1}), kMaxWorkers));
 }
 
 // A workspace cut up: the workers' own candidates, and those of parts.
@@ -62,12 +61,20 @@ struct TopkWorkspace {
   TopkCandidates* parts = nullptr;
 };
 
+inline size_t TopkBytes(int64_t num_columns, int64_t k, int64_t workers) {
+  // At most k columns need no choice, and of none there is nothing to choose.
+  if (k < 1 || num_columns <= k) return 0;
+  Arena counting;
+  TopkWorkspace(counting, num_columns, k, workers);
+  return counting.bytes();
+}
+
 // Parts of all rows, then of each row what its parts have found.
 inline void SelectTopkInParts(const KernelTable& kernels, const TopkArgs& args,
                               const TopkOptions& options, const TopkWorkspace& workspace,
                               int64_t num_parts, const Executor& executor) {
   const int64_t num_rows = args.logits.extent[0];
-  const auto workers = static_cast<size_t>(WorkersOf(executor.num_workers));
+  const auto workers = static_cast<size_t>(WorkersOf(executor));
   // The parts of a row lie side by side, so that they can be merged in their place.
   const int64_t row_stride = num_parts * options.k + TopkCandidates::kSlack;
   ForEachItem(executor, workers, num_rows * num_parts, [&](int64_t item, size_t lane) {
@@ -87,17 +94,15 @@ inline void SelectTopkInParts(const KernelTable& kernels, const TopkArgs& args,
 }  // namespace detail
 }  // namespace lathe
 
-size_t lathe::TopkWorkspaceBytes(const TopkLimits& limits) noexcept {
+lathe::Status lathe::TopkSizes(const TopkOptions& options, const Limits& limits,
+                               Sizes* sizes) noexcept {
   LATHE_BEGIN_CALL;
-  // At most k columns need no choice, and of none there is nothing to choose.
-  if (limits.k < 1 || limits.max_columns <= limits.k) return 0;
-  // What a Topk would refuse; below, products stay far from overflow.
-  const int64_t columns = (std::min)(limits.max_columns, kMaxDim);
-  const int64_t k = (std::min)(limits.k, kMaxDim), workers = WorkersOf(limits.num_workers);
-  if (workers > kMaxSpan / (int64_t{64} * (k + kTopkChunk))) return SIZE_MAX;
-  Arena counting;
-  TopkWorkspace(counting, columns, k, workers);
-  return counting.bytes();
+  if (sizes == nullptr) return Invalid("sizes").Must("not be null");
+  LATHE_RETURN_IF_REFUSED(CheckTopkOptions(options));
+  LATHE_RETURN_IF_REFUSED(CheckDim("limits.max_num_keys", limits.max_num_keys, 0));
+  LATHE_RETURN_IF_REFUSED(CheckWorkers("limits.num_workers", limits.num_workers));
+  *sizes = {0, TopkBytes(limits.max_num_keys, options.k, static_cast<int64_t>(limits.num_workers))};
+  return OkStatus();
 }
 
 lathe::Status lathe::Topk(const TopkArgs& args, const TopkOptions& options, Buffer workspace,
@@ -107,8 +112,8 @@ lathe::Status lathe::Topk(const TopkArgs& args, const TopkOptions& options, Buff
   const KernelTable* kernels = nullptr;
   LATHE_RETURN_IF_REFUSED(StartCall(options.target, executor, &kernels));
   const int64_t num_rows = args.logits.extent[0], num_columns = args.logits.extent[1];
-  const int64_t k = options.k, workers = WorkersOf(executor.num_workers);
-  const size_t needed = TopkWorkspaceBytes({num_columns, k, executor.num_workers});
+  const int64_t k = options.k, workers = WorkersOf(executor);
+  const size_t needed = TopkBytes(num_columns, k, workers);
   if (num_rows == 0) return OkStatus();
   LATHE_RETURN_IF_REFUSED(CheckBuffer("workspace", workspace, needed));
   if (needed == 0) {
