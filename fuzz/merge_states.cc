@@ -29,9 +29,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const bool is_in_place = in.Chance(8);
   args.out = arrays.Floats<3>({tokens, heads, width}, fuzz::DTypeOf(in));
   if (in.Flip()) args.lse = arrays.Float32<2>({tokens, heads});
-  args.lse_policy.base2 = in.Flip();
   if (!arrays.fit()) return 0;
   MergeStatesOptions options;
+  options.lse_policy.base2 = in.Flip();
   options.target = in.Absurd(64) ? static_cast<Target>(in.Int(0, 255)) : fuzz::TargetOf(in);
   // In place of one part, which then is that part's memory.
   if (is_in_place) {
@@ -57,8 +57,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const double lse = expected.lse[static_cast<size_t>(row)];
     const float got =
         args.lse.data[row / heads * args.lse.stride[0] + row % heads * args.lse.stride[1]];
-    fuzz::RequireNear(static_cast<double>(got), args.lse_policy.base2 ? lse / std::log(2.0) : lse,
-                      1.0, DType::kFloat32);
+    fuzz::RequireNear(static_cast<double>(got),
+                      options.lse_policy.base2 ? lse / std::log(2.0) : lse, 1.0, DType::kFloat32);
   }
   return 0;
 }

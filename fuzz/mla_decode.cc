@@ -114,7 +114,7 @@ Call MakeCall(Input& in, Arrays& arrays) {
   call.options.softmax_scale = in.Absurd(64) ? in.Pick({0.0f, -1.0f, NAN, INFINITY}) : 0.125f;
   call.options.causal = !in.Chance(4);
   call.options.split_tokens = in.Odd(in.Pick<int64_t>({1024, 1, 100}));
-  call.options.lse.base2 = in.Flip();
+  call.options.lse_policy.base2 = in.Flip();
   call.options.target = in.Absurd(64) ? static_cast<Target>(in.Int(0, 255)) : TargetOf(in);
   call.options.check_indices = !in.Chance(8) || !in.is_calm();
   MlaDecodeArgs& args = call.args;
@@ -165,8 +165,8 @@ void Compare(const Call& call) {
     const double lse = expected.lse[static_cast<size_t>(row)];
     const float got =
         args.lse.data[row / heads * args.lse.stride[0] + row % heads * args.lse.stride[1]];
-    RequireNear(static_cast<double>(got), call.options.lse.base2 ? lse / std::log(2.0) : lse, 1.0,
-                DType::kFloat32);
+    RequireNear(static_cast<double>(got), call.options.lse_policy.base2 ? lse / std::log(2.0) : lse,
+                1.0, DType::kFloat32);
   }
 }
 

@@ -29,7 +29,7 @@ struct MergePart {
 //   parts, num_parts   any number >= 1
 //   attn_sink          [H] optional; applied once, to the merged row: parts must not have it applied
 //   out                [T, H, Dv] any of the three types
-//   lse                [T, H] optional, in `lse_policy`, without the sink
+//   lse                [T, H] optional, in options.lse_policy, without the sink
 //
 // out and lse may be the very arrays (same data, strides, type) of one of the parts: merging in place.
 // Any other overlap is refused.
@@ -39,16 +39,16 @@ struct MergeStatesArgs {
   View<const float, 1> attn_sink = {};
   Out<3> out = {};
   View<float, 2> lse = {};
-  LsePolicy lse_policy = {};
 };
 
 struct MergeStatesOptions {
+  LsePolicy lse_policy = {};
   Target target = Target::kAuto;
 };
 
 // out = sum_i w_i out_i with w_i = exp(lse_i) / sum_k exp(lse_k), lse = log sum_k exp(lse_k); summed in
 // float32 in the order of the parts. One live part among empty ones comes through bit for bit (where types
-// and policies are equal and there is no sink); no live part gives 0 and lse_policy.empty.
+// and policies are equal and there is no sink); no live part gives 0 and options.lse_policy.empty.
 // O(num_parts * T * H * Dv); no workspace. Refuses null data, extents that differ, strides smaller than a
 // row, misaligned data, overlap other than in place.
 LATHE_API Status MergeStates(const MergeStatesArgs& args, const MergeStatesOptions& options = {},

@@ -60,7 +60,7 @@ struct MlaDecodeOptions {
   // out, add what that loses in a second pass: errors stay below 8e-4 or 2.01/128 relative, unless a
   // handful of many keys carries all the weight (docs/numerics.md). kBFloat16 rounds at every length.
   Precision precision = Precision::kAuto;
-  LsePolicy lse = {};
+  LsePolicy lse_policy = {};
   // The engine's target; kAuto takes the best. A target that cannot run is refused by Plan.
   Target target = Target::kAuto;
   // Plan checks every block id that the lengths reach: O(B * blocks), some 1 ns each.
@@ -106,7 +106,7 @@ struct MlaDecodeOptions {
 //   out              [T, H, kv_lora_rank] float32, float16 or bfloat16, innermost stride 1; written whole
 //   lse              [T, H] optional
 //
-// A row with no live key gets out = 0 and lse = options.lse.empty.
+// A row with no live key gets out = 0 and lse = options.lse_policy.empty.
 struct MlaDecodeArgs {
   In<3> q = {};
   In<3> q_nope = {};

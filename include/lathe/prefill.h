@@ -60,7 +60,7 @@ struct PrefillOptions {
   // As of decode: kAuto takes bf16 products where q, k and v are bfloat16, and adds what rounding of weights loses
   // where some query of a block of 128 rows sees no more than 1024 keys, a fifth more work. kBFloat16 leaves that out.
   Precision precision = Precision::kAuto;
-  LsePolicy lse = {};
+  LsePolicy lse_policy = {};
   Target target = Target::kAuto;
   // Score transforms, the rows of base/score_transforms.def. 0: none. soft_cap: scores x = softmax_scale * <q, k> become
   // soft_cap * tanh(x / soft_cap) before the softmax.
@@ -81,7 +81,7 @@ struct PrefillOptions {
 //   out              [T, H, v_head_dim] float32, float16 or bfloat16, innermost stride 1; written whole
 //   lse              [T, H] optional
 //
-// A row with no key gets out = 0 and lse = options.lse.empty; q_len > L is normal, and so are empty sequences.
+// A row with no key gets out = 0 and lse = options.lse_policy.empty; q_len > L is normal, and so are empty sequences.
 struct PrefillArgs {
   In<3> q = {};
   IndexView<1> query_start_loc = {};

@@ -28,7 +28,7 @@ const Variant kVariants[] = {
      }},
     {"lse of base 2, empty +inf",
      [](DecodeCall& call) {
-       call.options.lse = {true, std::numeric_limits<float>::infinity()};
+       call.options.lse_policy = {true, std::numeric_limits<float>::infinity()};
        call.seq_lens[0] = 0;
      }},
     {"row lengths", [](DecodeCall& call) { call.GiveRowLengths(); }},

@@ -132,7 +132,7 @@ struct CDecode : Pinned {
     options.split_tokens = of_options.split_tokens;
     options.precision = static_cast<int32_t>(of_options.precision);
     options.target = static_cast<int32_t>(of_options.target);
-    options.lse = Mirror(of_options.lse);
+    options.lse_policy = Mirror(of_options.lse_policy);
     options.no_check_indices = !of_options.check_indices;
 #define LATHE_SCORE_TRANSFORM(option, functor) options.option = of_options.option;
 #include "lathe/base/score_transforms.def"
@@ -167,7 +167,7 @@ struct CPrefill {
     options.split_tokens = of_options.split_tokens;
     options.precision = static_cast<int32_t>(of_options.precision);
     options.target = static_cast<int32_t>(of_options.target);
-    options.lse = Mirror(of_options.lse);
+    options.lse_policy = Mirror(of_options.lse_policy);
 #define LATHE_SCORE_TRANSFORM(option, functor) options.option = of_options.option;
 #include "lathe/base/score_transforms.def"
 #undef LATHE_SCORE_TRANSFORM

@@ -307,7 +307,7 @@ TEST_CASE("merges through C give the bits of C++", "[capi]") {
   problem.GiveSink();
   problem.parts[1].lse_policy = {true, kInfinity};
   problem.MakeEmpty(1);
-  problem.args.lse_policy = {true, -1.0f};
+  problem.options.lse_policy = {true, -1.0f};
   problem.options.target = target;
   problem.Run();
   const auto out = problem.out.Copy();
@@ -326,8 +326,8 @@ TEST_CASE("merges through C give the bits of C++", "[capi]") {
   c.attn_sink = Mirror(problem.args.attn_sink);
   c.out = Mirror(problem.args.out);
   c.lse = Mirror(problem.args.lse);
-  c.lse_policy = Mirror(problem.args.lse_policy);
   auto options = Sized<lathe_merge_states_options>();
+  options.lse_policy = Mirror(problem.options.lse_policy);
   options.target = static_cast<int32_t>(target);
   const auto merge = [&](lathe_message* m) { return lathe_merge_states(&c, &options, nullptr, m); };
   problem.out.Poison();

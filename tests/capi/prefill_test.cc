@@ -32,7 +32,7 @@ const Variant kVariants[] = {
                 const Guarded<float>& sink) { problem.args.attn_sink = Packed(sink.data(), 4); }},
     {"soft cap", [](Problem& problem, const Guarded<float>&) { problem.options.soft_cap = 0.5f; }},
     {"lse of base 2",
-     [](Problem& problem, const Guarded<float>&) { problem.options.lse.base2 = true; }},
+     [](Problem& problem, const Guarded<float>&) { problem.options.lse_policy.base2 = true; }},
     {"float32 products",
      [](Problem& problem, const Guarded<float>&) {
        problem.options.precision = Precision::kFloat32;

@@ -40,7 +40,7 @@ struct Shards {
     MergePart& part = parts.emplace_back();
     part.out = Packed(static_cast<const float*>(out_of_part.data()), 4, 3, 64);
     part.lse = Packed(static_cast<const float*>(lse_of_part.data()), 4, 3);
-    part.lse_policy = problem.options.lse;
+    part.lse_policy = problem.options.lse_policy;
   }
 };
 
@@ -74,8 +74,8 @@ TEMPLATE_TEST_CASE("shards by index lists merge to the whole", "[merge_states]",
   for (int32_t shard = 0; shard < num_shards; ++shard) {
     MlaProblem<TestType> part(TheCase());
     part.options.target = target;
-    part.options.lse.base2 = shard % 2 == 1;
-    if (shard % 3 == 2) part.options.lse.empty = kInfinity;
+    part.options.lse_policy.base2 = shard % 2 == 1;
+    if (shard % 3 == 2) part.options.lse_policy.empty = kInfinity;
     // Keys dealt round robin; causality still applies to positions.
     Guarded<int32_t> indices(4 * 131);
     for (size_t i = 0; i < indices.size(); ++i) {

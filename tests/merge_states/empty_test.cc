@@ -44,7 +44,7 @@ TEST_CASE("A7: bits are kept in base 2 as well", "[merge_states][A7]") {
     problem.parts[i].lse_policy.base2 = true;
     if (i != 1) problem.MakeEmpty(i);
   }
-  problem.args.lse_policy.base2 = true;
+  problem.options.lse_policy.base2 = true;
   problem.Run();
   REQUIRE(SameBits(problem.out, problem.part_out[1]));
   REQUIRE(SameBits(problem.lse, problem.part_lse[1]));
@@ -65,7 +65,7 @@ TEMPLATE_TEST_CASE("A7: no live part gives zero and the empty lse", "[merge_stat
     RequireEmpty(problem, -kInfinity);
     problem.sink[0] = kInfinity;
     problem.sink[1] = -kInfinity;
-    problem.args.lse_policy = {true, kInfinity};
+    problem.options.lse_policy = {true, kInfinity};
     problem.Run();
     RequireEmpty(problem, kInfinity);
   }
@@ -77,7 +77,7 @@ TEST_CASE("each part has a convention of its own for empty", "[merge_states]") {
   for (const float own_empty : empties) {
     CAPTURE(own_empty);
     MergeProblem<float> problem({1, 4, 30, 3});
-    problem.args.lse_policy.empty = own_empty;
+    problem.options.lse_policy.empty = own_empty;
     const float nan = std::numeric_limits<float>::quiet_NaN();
     for (size_t i = 0; i < 3; ++i) {
       problem.parts[i].lse_policy.empty = empties[i];

@@ -94,7 +94,7 @@ TEST_CASE("each part and the result have a log base of their own", "[merge_state
     MergeProblem<float> problem({2, 3, 33, 3});
     problem.options.target = target;
     for (size_t i = 0; i < 3; ++i) problem.parts[i].lse_policy.base2 = (bases >> i & 1) != 0;
-    problem.args.lse_policy.base2 = (bases >> 3 & 1) != 0;
+    problem.options.lse_policy.base2 = (bases >> 3 & 1) != 0;
     problem.RunAndRequireReference();
   }
 }
@@ -113,10 +113,11 @@ TEST_CASE("A8: two parts of equal scores weigh by their keys", "[merge_states][A
       problem.part_out[i][0] = 0;
       problem.part_out[i][1] = static_cast<float>(i);
     }
-    problem.args.lse_policy.base2 = (bases >> 2 & 1) != 0;
+    problem.options.lse_policy.base2 = (bases >> 2 & 1) != 0;
     problem.Run();
     REQUIRE(std::abs(problem.out[1] - 0.8f) <= 1e-6f);
-    const double expected = problem.args.lse_policy.base2 ? 3.321928094887362 : 2.302585092994046;
+    const double expected =
+        problem.options.lse_policy.base2 ? 3.321928094887362 : 2.302585092994046;
     REQUIRE(std::abs(static_cast<double>(problem.lse[0]) - expected) <= 1e-6);
   }
 }

@@ -86,11 +86,11 @@ TEMPLATE_TEST_CASE("lse in base 2, and of empty rows, as the policy says", "[mla
   MlaProblem<TestType> problem({{3, 512, 64}, {300, 0, 1500, 1}});
   problem.options.target = target;
   ref::AttentionResult reference = problem.Reference();
-  problem.options.lse = {true, kInf};
+  problem.options.lse_policy = {true, kInf};
   problem.RunOnThreads(num_workers);
   for (double& x : reference.lse) x = x == -ref::kInf ? ref::kInf : x / std::log(2.0);
   problem.RequireMatches(reference);
-  problem.options.lse = {false, -1234.5f};
+  problem.options.lse_policy = {false, -1234.5f};
   problem.RunOnThreads(num_workers);
   for (size_t h = 0; h < 3; ++h) REQUIRE(problem.lse[3 + h] == -1234.5f);
 }

@@ -103,7 +103,7 @@ TEST_CASE("results in every type, with a sink and either base", "[prefill]") {
     problem.args.attn_sink = Packed(sinks.data(), 2);
     problem.CheckEveryTarget();
     const MlaResult<O> natural = problem.Result();
-    problem.options.lse = {true, 77.0f};
+    problem.options.lse_policy = {true, 77.0f};
     problem.Run();
     const MlaResult<O> base2 = problem.Result();
     REQUIRE(SameBits(base2.out, natural.out));

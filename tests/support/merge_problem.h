@@ -91,7 +91,7 @@ class MergeProblem {
     REQUIRE(status.ok());
   }
 
-  // The reference, in the memory order of out and lse; lse in args.lse_policy.
+  // The reference, in the memory order of out and lse; lse in options.lse_policy.
   ref::AttentionResult Reference() const {
     const ref::AttentionResult in_order = ref::MergeStates(args);
     ref::AttentionResult result = in_order;
@@ -101,8 +101,8 @@ class MergeProblem {
         const auto from = static_cast<size_t>(t * H + h);
         const auto to = static_cast<size_t>(c_.is_transposed ? h * T_ + t : t * H + h);
         const double l = in_order.lse[from];
-        result.lse[to] = l == -ref::kInf ? static_cast<double>(args.lse_policy.empty)
-                                         : l / (args.lse_policy.base2 ? std::log(2.0) : 1.0);
+        result.lse[to] = l == -ref::kInf ? static_cast<double>(options.lse_policy.empty)
+                                         : l / (options.lse_policy.base2 ? std::log(2.0) : 1.0);
         for (int64_t c = 0; c < D; ++c) {
           result.out[to * static_cast<size_t>(D) + static_cast<size_t>(c)] =
               in_order.out[from * static_cast<size_t>(D) + static_cast<size_t>(c)];

@@ -277,7 +277,7 @@ std::tuple<Tensor, Tensor> flash_mla_with_kvcache(
   options.softmax_scale = static_cast<float>(
       softmax_scale.has_value() ? *softmax_scale : 1.0 / std::sqrt(static_cast<double>(d)));
   options.causal = causal;
-  options.lse.empty = std::numeric_limits<float>::infinity();
+  options.lse_policy.empty = std::numeric_limits<float>::infinity();
   Decode({h_q, head_dim_v, d - head_dim_v}, options, args);
   return {out, lse.transpose(1, 2)};
 }

@@ -83,7 +83,7 @@ inline void Convert(const lathe_mla_decode_options& from, MlaDecodeOptions* to,
   to->causal = from.no_causal == 0;
   LATHE_C_FIELD_OR_DEFAULT(split_tokens);
   LATHE_C_FIELD(precision);
-  LATHE_C_FIELD(lse);
+  LATHE_C_FIELD(lse_policy);
   LATHE_C_FIELD(target);
   to->check_indices = from.no_check_indices == 0;
   ConvertScoreTransforms(from, to);
@@ -128,7 +128,7 @@ inline void Convert(const lathe_prefill_options& from, PrefillOptions* to,
   LATHE_C_FIELD_OR_DEFAULT(window);
   LATHE_C_FIELD_OR_DEFAULT(split_tokens);
   LATHE_C_FIELD(precision);
-  LATHE_C_FIELD(lse);
+  LATHE_C_FIELD(lse_policy);
   LATHE_C_FIELD(target);
   ConvertScoreTransforms(from, to);
 }
@@ -220,11 +220,11 @@ inline void Convert(const lathe_merge_states_args& from, MergeStatesArgs* to,
   LATHE_C_FIELD(attn_sink);
   LATHE_C_FIELD(out);
   LATHE_C_FIELD(lse);
-  LATHE_C_FIELD(lse_policy);
 }
 
 inline void Convert(const lathe_merge_states_options& from, MergeStatesOptions* to,
                     Conversion& conversion) noexcept {
+  LATHE_C_FIELD(lse_policy);
   LATHE_C_FIELD(target);
 }
 

@@ -23,11 +23,11 @@ typedef struct lathe_merge_states_args {
   lathe_tensor attn_sink;
   lathe_tensor out;
   lathe_tensor lse;
-  lathe_lse_policy lse_policy;
 } lathe_merge_states_args;
 
 typedef struct lathe_merge_states_options {
   size_t struct_size;
+  lathe_lse_policy lse_policy;
   int32_t target;
 } lathe_merge_states_options;
 

@@ -26,7 +26,7 @@ typedef struct lathe_mla_decode_options {
   int64_t split_tokens;
   int32_t precision;
   int32_t target;
-  lathe_lse_policy lse;
+  lathe_lse_policy lse_policy;
   int32_t no_check_indices;
 #define LATHE_SCORE_TRANSFORM(option, functor) float option;
 #include "lathe/base/score_transforms.def"

@@ -27,7 +27,7 @@ typedef struct lathe_prefill_options {
   int64_t split_tokens;
   int32_t precision;
   int32_t target;
-  lathe_lse_policy lse;
+  lathe_lse_policy lse_policy;
 #define LATHE_SCORE_TRANSFORM(option, functor) float option;
 #include "lathe/base/score_transforms.def"
 #undef LATHE_SCORE_TRANSFORM

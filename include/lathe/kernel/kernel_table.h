@@ -212,7 +212,8 @@ struct KernelTable {
   void (*write_latents)(const LatentWriteArgs&, bool power_of_two_scales, int64_t token_begin,
                         int64_t token_end) = nullptr;
   void (*gather_latents)(const LatentGatherArgs&, const GatherTask&) = nullptr;
-  void (*merge)(const MergeStatesArgs&, int64_t row_begin, int64_t row_end) = nullptr;  // of T * H
+  void (*merge)(const MergeStatesArgs&, const LsePolicy&, int64_t row_begin,
+                int64_t row_end) = nullptr;  // of T * H
   void (*prepare_queries)(const QueryPrepArgs&, const QueryPrepOptions&, int64_t row_begin,
                           int64_t row_end) = nullptr;  // of T * H
   void (*select_topk)(const TopkArgs&, const TopkOptions&, int64_t row,

@@ -80,8 +80,9 @@ lathe::Status lathe::MergeStates(const MergeStatesArgs& args, const MergeStatesO
   const KernelTable* kernels = nullptr;
   LATHE_RETURN_IF_REFUSED(StartCall(options.target, executor, &kernels));
   // Eight rows of a few parts are some 10 us.
-  ForEachRange(executor, args.out.extent[0] * args.out.extent[1], 8,
-               [&](int64_t begin, int64_t end) { kernels->merge(args, begin, end); });
+  ForEachRange(
+      executor, args.out.extent[0] * args.out.extent[1], 8,
+      [&](int64_t begin, int64_t end) { kernels->merge(args, options.lse_policy, begin, end); });
   return OkStatus();
 }
 

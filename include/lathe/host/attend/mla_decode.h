@@ -107,7 +107,7 @@ inline AttendCall CallOf(const MlaShape& shape, const MlaDecodeOptions& options,
   call.positions = args.positions;
   call.out = args.out;
   call.lse = args.lse;
-  call.lse_policy = options.lse;
+  call.lse_policy = options.lse_policy;
   return call;
 }
 

@@ -50,7 +50,7 @@ inline AttendCall CallOf(const PrefillShape& shape, const PrefillOptions& option
   call.attn_sink = args.attn_sink;
   call.out = args.out;
   call.lse = args.lse;
-  call.lse_policy = options.lse;
+  call.lse_policy = options.lse_policy;
   return call;
 }
 

@@ -99,7 +99,8 @@ class PartWeights {
   double kept_[kKept];
 };
 
-inline void MergeRow(const MergeStatesArgs& args, int64_t token, int64_t head) {
+inline void MergeRow(const MergeStatesArgs& args, const LsePolicy& lse_policy, int64_t token,
+                     int64_t head) {
   const PartWeights weights(args, token, head);
   const bool is_empty = weights.is_empty();
   const double merged = weights.merged_lse();
@@ -130,16 +131,17 @@ inline void MergeRow(const MergeStatesArgs& args, int64_t token, int64_t head) {
             args.out.data + to * static_cast<int64_t>(SizeOf(args.out.dtype)), n);
   }
   if (!args.lse.empty()) {
-    const double lse = args.lse_policy.base2 ? merged / 0.693147180559945309417 : merged;
+    const double lse = lse_policy.base2 ? merged / 0.693147180559945309417 : merged;
     args.lse.data[token * args.lse.stride[0] + head * args.lse.stride[1]] =
-        is_empty ? args.lse_policy.empty : static_cast<float>(lse);
+        is_empty ? lse_policy.empty : static_cast<float>(lse);
   }
 }
 
-inline void Merge(const MergeStatesArgs& args, int64_t row_begin, int64_t row_end) {
+inline void Merge(const MergeStatesArgs& args, const LsePolicy& lse_policy, int64_t row_begin,
+                  int64_t row_end) {
   const int64_t num_heads = args.out.extent[1];
   for (int64_t row = row_begin; row < row_end; ++row) {
-    MergeRow(args, row / num_heads, row % num_heads);
+    MergeRow(args, lse_policy, row / num_heads, row % num_heads);
   }
 }
 
