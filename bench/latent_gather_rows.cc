@@ -74,7 +74,7 @@ void RunRow(benchmark::State& state, const Case& c, Harness& harness) {
   args.cache = keys.cache;
   args.cache.scale = 0.75f;  // for formats that have one: a factor of 1 costs nothing
   args.block_table = keys.block_table;
-  args.seq_lens = keys.seq_lens;
+  args.gather_lens = keys.seq_lens;
   args.out_start_loc = Packed(&out_start_loc, 1);
   args.out = Rows(out.View());
   LatentGatherOptions options;

@@ -65,7 +65,7 @@ Result WriteAndDecode(lathe::CacheFormat format, int64_t width, const example::P
   lathe::LatentGatherArgs gather;
   gather.cache = cache.view;
   gather.block_table = pages.Table();
-  gather.seq_lens = lathe::Packed(seq_lens, 1);
+  gather.gather_lens = lathe::Packed(seq_lens, 1);
   gather.out_start_loc = lathe::Packed(out_start_loc, 1);
   gather.out = lathe::Packed(result.rows.data(), kTokens, width);
   Check(lathe::GatherLatentCache(gather));
@@ -77,7 +77,7 @@ Result WriteAndDecode(lathe::CacheFormat format, int64_t width, const example::P
   args.q = lathe::Packed(q.data(), 1, kHeads, width);
   args.keys.cache = cache.view;
   args.keys.block_table = gather.block_table;
-  args.keys.seq_lens = gather.seq_lens;
+  args.keys.seq_lens = lathe::Packed(seq_lens, 1);
   args.out = lathe::Packed(result.out.data(), 1, kHeads, 512);
   example::Attend({kHeads, 512, rope}, options, args, kTokens);
   return result;

@@ -38,7 +38,7 @@ Page RoundTrip(const std::vector<float>& x, CacheFormat format, float scale, boo
   gather.cache = write.cache;
   const int32_t zero = 0, one = 1;
   gather.block_table = Packed(&zero, 1, 1);
-  gather.seq_lens = Packed(&one, 1);
+  gather.gather_lens = Packed(&one, 1);
   gather.out_start_loc = Packed(&zero, 1);
   gather.out = Packed(page.row.data(), 1, width);
   status = GatherLatentCache(gather, {target});

@@ -67,8 +67,8 @@ void CompareWritten(const LatentWriteArgs& args) {
 
 void CompareGathered(const LatentGatherArgs& args) {
   const int64_t width = args.out.extent[1];
-  for (int64_t b = 0; b < args.seq_lens.extent[0]; ++b) {
-    int64_t start = args.seq_starts.empty() ? 0 : args.seq_starts(b), count = args.seq_lens(b);
+  for (int64_t b = 0; b < args.gather_lens.extent[0]; ++b) {
+    int64_t start = args.gather_starts.empty() ? 0 : args.gather_starts(b), count = args.gather_lens(b);
     if (args.last_n > 0 && args.last_n < count) {
       start += count - args.last_n;
       count = args.last_n;
@@ -145,8 +145,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const int64_t most = columns * block_size;
   gather.block_table =
       arrays.Indices<2>({seqs, columns}, [&] { return in.Int(0, num_blocks - 1); });
-  gather.seq_lens = arrays.Indices<1>({seqs}, [&] { return in.Int(0, (most + 1) / 2); });
-  if (in.Flip()) gather.seq_starts = arrays.Indices<1>({seqs}, [&] { return in.Int(0, most / 2); });
+  gather.gather_lens = arrays.Indices<1>({seqs}, [&] { return in.Int(0, (most + 1) / 2); });
+  if (in.Flip())
+    gather.gather_starts = arrays.Indices<1>({seqs}, [&] { return in.Int(0, most / 2); });
   gather.last_n = in.Odd(in.Chance(3) ? in.Int(1, 5) : 0);
   int64_t next = 0;
   gather.out_start_loc = arrays.Indices<1>({seqs + 1}, [&] { return (next += most) - most; });

@@ -100,7 +100,7 @@ std::vector<float> Compress(const Golden& golden, const std::string& prefix, int
   lathe::LatentGatherArgs gather;
   gather.cache = cache.view;
   gather.block_table = pages.Table();
-  gather.seq_lens = lathe::Packed(&seq_len, 1);
+  gather.gather_lens = lathe::Packed(&seq_len, 1);
   gather.out_start_loc = lathe::Packed(&first_row, 1);
   gather.out = lathe::Packed(entries.data(), num_entries, head_dim);
   Check(lathe::GatherLatentCache(gather));

@@ -140,8 +140,8 @@ struct Cache {
     args.cache = pages;
     args.block_table = lathe::Packed(block_table.data(), starts.size(), block_table.size());
     args.block_table.stride[0] = 0;
-    args.seq_lens = lathe::Packed(lengths.lengths.data(), starts.size());
-    args.seq_starts = lathe::Packed(starts.data(), starts.size());
+    args.gather_lens = lathe::Packed(lengths.lengths.data(), starts.size());
+    args.gather_starts = lathe::Packed(starts.data(), starts.size());
     args.out_start_loc = lathe::Packed(lengths.starts.data(), lengths.starts.size());
     args.out = lathe::Packed(rows.data(), lengths.total(), kWidth);
     Check(lathe::GatherLatentCache(args));

@@ -74,13 +74,13 @@ LATHE_API Status WriteLatentCaches(const LatentWriteArgs* layers, size_t num_lay
                                    const LatentWriteOptions& options = {},
                                    const Executor& executor = {}) noexcept;
 
-// B sequences. Sequence b gives its seq_lens[b] tokens from position seq_starts[b] on, or the last
+// B sequences. Sequence b gives gather_lens[b] tokens from position gather_starts[b] on, or the last
 // `last_n` of these where that is fewer, to consecutive rows of out from out_start_loc[b] on.
 //
 //   cache          any format
 //   block_table    [B, max_blocks] page ids; only those of gathered tokens are read
-//   seq_lens       [B] tokens
-//   seq_starts     [B] optional: position of the first, any (chunks of a context); else 0
+//   gather_lens    [B] tokens to gather, not the sequence's
+//   gather_starts  [B] optional: position of the first of them, any (chunks of a context); else 0
 //   last_n         0 = all
 //   out_start_loc  [B] or more (cumulative lengths have B + 1; the last one is not read): a
 //                  sequence's rows begin where those of the one before it end, or later
@@ -89,8 +89,8 @@ LATHE_API Status WriteLatentCaches(const LatentWriteArgs* layers, size_t num_lay
 struct LatentGatherArgs {
   PagedCache cache = {};
   IndexView<2> block_table = {};
-  IndexView<1> seq_lens = {};
-  IndexView<1> seq_starts = {};
+  IndexView<1> gather_lens = {};
+  IndexView<1> gather_starts = {};
   int64_t last_n = 0;
   IndexView<1> out_start_loc = {};
   Out<2> out = {};

@@ -112,7 +112,7 @@ bool ExercisePages(lathe::Target target, const lathe::LatentWriteArgs& write, co
   gather.cache = write.cache;
   gather.cache.data = copy.destination;
   gather.block_table = lathe::Packed(reversed, 1, kBlocks);
-  gather.seq_lens = lathe::Packed(seq_lens, 1);
+  gather.gather_lens = lathe::Packed(seq_lens, 1);
   gather.out_start_loc = lathe::Packed(starts, 1);
   gather.out = lathe::Packed(rows, kKeys, kDim);
   if (!Ok(ops::GatherLatentCache(gather, {target}), "GatherLatentCache")) return false;

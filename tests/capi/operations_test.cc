@@ -216,8 +216,8 @@ TEST_CASE("gathers through C give the bytes of C++", "[capi]") {
   auto c = Sized<lathe_latent_gather_args>();
   c.cache = &cache;
   c.block_table = Mirror(problem.args.block_table);
-  c.seq_lens = Mirror(problem.args.seq_lens);
-  c.seq_starts = Mirror(problem.args.seq_starts);
+  c.gather_lens = Mirror(problem.args.gather_lens);
+  c.gather_starts = Mirror(problem.args.gather_starts);
   c.last_n = problem.args.last_n;
   c.out_start_loc = Mirror(problem.args.out_start_loc);
   c.out = lathe_packed2(out.data(), LATHE_DTYPE_BFLOAT16, problem.args.out.extent[0],

@@ -16,8 +16,8 @@ namespace lathe::test {
 struct GatherCase {
   CacheFormat format = CacheFormat::kFp8DsMla;
   int64_t block_size = 4;
-  std::vector<int64_t> seq_starts = {0, 3, 7, 2, 0};
-  std::vector<int64_t> seq_lens = {5, 0, 33, 1, 64};
+  std::vector<int64_t> gather_starts = {0, 3, 7, 2, 0};
+  std::vector<int64_t> gather_lens = {5, 0, 33, 1, 64};
   int64_t last_n = 0;
   int64_t table_slack = 0;    // entries of a table's row that no token needs
   int64_t rows_between = 0;   // rows of out that nobody gets, before each sequence
@@ -32,13 +32,13 @@ class GatherProblem {
   explicit GatherProblem(const GatherCase& c)
       : case_(c),
         width_(WidthOf(c.format)),
-        num_seqs_(static_cast<int64_t>(c.seq_lens.size())),
+        num_seqs_(static_cast<int64_t>(c.gather_lens.size())),
         max_blocks_(MaxBlocks(c)),
         pages(c.format, width_, num_seqs_ * max_blocks_, c.block_size, 64, c.scale),
         block_table(static_cast<size_t>(num_seqs_ * max_blocks_)),
-        seq_lens(Cast(c.seq_lens)),
-        seq_starts(Cast(c.seq_starts)),
-        out_start_loc(c.seq_lens.size() + 1),
+        gather_lens(Cast(c.gather_lens)),
+        gather_starts(Cast(c.gather_starts)),
+        out_start_loc(c.gather_lens.size() + 1),
         out(Extents(), Strides()) {
     int64_t row = 0;
     for (int64_t b = 0; b < num_seqs_; ++b) {
@@ -50,21 +50,21 @@ class GatherProblem {
     FillCache();
     args.cache = pages.cache;
     args.block_table = View<const Index, 2>(Packed(block_table.data(), num_seqs_, max_blocks_));
-    args.seq_lens = View<const Index, 1>(Packed(seq_lens.data(), num_seqs_));
-    args.seq_starts = View<const Index, 1>(Packed(seq_starts.data(), num_seqs_));
+    args.gather_lens = View<const Index, 1>(Packed(gather_lens.data(), num_seqs_));
+    args.gather_starts = View<const Index, 1>(Packed(gather_starts.data(), num_seqs_));
     args.last_n = c.last_n;
     args.out_start_loc = View<const Index, 1>(Packed(out_start_loc.data(), num_seqs_ + 1));
     args.out = out.view();
   }
 
   int64_t Count(int64_t b) const {
-    const int64_t n = case_.seq_lens[static_cast<size_t>(b)];
+    const int64_t n = case_.gather_lens[static_cast<size_t>(b)];
     return case_.last_n > 0 ? std::min(n, case_.last_n) : n;
   }
   // The position of row i of sequence b.
   int64_t Position(int64_t b, int64_t i) const {
     const auto at = static_cast<size_t>(b);
-    return case_.seq_starts[at] + case_.seq_lens[at] - Count(b) + i;
+    return case_.gather_starts[at] + case_.gather_lens[at] - Count(b) + i;
   }
   int64_t Slot(int64_t b, int64_t position) const {
     const auto page = static_cast<size_t>(b * max_blocks_ + position / case_.block_size);
@@ -99,8 +99,9 @@ class GatherProblem {
  private:
   static int64_t MaxBlocks(const GatherCase& c) {
     int64_t max = 0;
-    for (size_t b = 0; b < c.seq_lens.size(); ++b) {
-      max = std::max(max, (c.seq_starts[b] + c.seq_lens[b] + c.block_size - 1) / c.block_size);
+    for (size_t b = 0; b < c.gather_lens.size(); ++b) {
+      max =
+          std::max(max, (c.gather_starts[b] + c.gather_lens[b] + c.block_size - 1) / c.block_size);
     }
     return max + c.table_slack;
   }
@@ -149,7 +150,7 @@ class GatherProblem {
 
  public:
   FormatPages pages;
-  Guarded<Index> block_table, seq_lens, seq_starts, out_start_loc;
+  Guarded<Index> block_table, gather_lens, gather_starts, out_start_loc;
   Strided<T, 2> out;
   LatentGatherArgs args;
   LatentGatherOptions options;

@@ -50,8 +50,8 @@ TEST_CASE("chunks of a context make the whole", "[gather]") {
   CAPTURE(row.name);
   GatherCase c;
   c.format = row.format;
-  c.seq_starts = {0, 0};
-  c.seq_lens = {50, 23};
+  c.gather_starts = {0, 0};
+  c.gather_lens = {50, 23};
   GatherProblem<float, int32_t> problem(c);
   problem.Run();
   const std::vector<float> whole = problem.out.Packed();
@@ -60,18 +60,18 @@ TEST_CASE("chunks of a context make the whole", "[gather]") {
   for (int32_t first = 0; first < 50; first += 11) {
     const int32_t lens[2] = {50, 23};
     for (size_t b = 0; b < 2; ++b) {
-      problem.seq_starts[b] = std::min(first, lens[b]);
-      problem.seq_lens[b] = std::min(11, lens[b] - problem.seq_starts[b]);
-      problem.out_start_loc[b] = (b == 0 ? 0 : 50) + problem.seq_starts[b];
+      problem.gather_starts[b] = std::min(first, lens[b]);
+      problem.gather_lens[b] = std::min(11, lens[b] - problem.gather_starts[b]);
+      problem.out_start_loc[b] = (b == 0 ? 0 : 50) + problem.gather_starts[b];
     }
     REQUIRE(GatherLatentCache(problem.args).ok());
   }
   REQUIRE(SameBits(problem.out.Packed(), whole));
 
   // Without starts: from position 0 on.
-  problem.args.seq_starts = {};
+  problem.args.gather_starts = {};
   for (size_t b = 0; b < 2; ++b) {
-    problem.seq_lens[b] = b == 0 ? 50 : 23;
+    problem.gather_lens[b] = b == 0 ? 50 : 23;
     problem.out_start_loc[b] = b == 0 ? 0 : 50;
   }
   problem.out = Strided<float, 2>({73, WidthOf(c.format)}, {WidthOf(c.format), 1});
@@ -91,8 +91,8 @@ TEST_CASE("gather of nothing", "[gather]") {
   INFO(Format(status).c_str());
   REQUIRE(status.ok());
   GatherCase c;
-  c.seq_starts = {0, 4};
-  c.seq_lens = {0, 0};
+  c.gather_starts = {0, 4};
+  c.gather_lens = {0, 0};
   c.rows_between = 1;
   CheckEveryTarget<float, int32_t>(c);
 }
@@ -121,8 +121,8 @@ TEMPLATE_TEST_CASE("gather of rows of any width", "[gather]", float, float16, bf
     LatentGatherArgs args;
     args.cache = pages.cache;
     args.block_table = Packed(table, 1, 2);
-    args.seq_starts = Packed(&start, 1);
-    args.seq_lens = Packed(&len, 1);
+    args.gather_starts = Packed(&start, 1);
+    args.gather_lens = Packed(&len, 1);
     args.out_start_loc = Packed(&loc, 1);
     args.out = out.view();
     LatentGatherOptions options;
@@ -175,7 +175,7 @@ TEST_CASE("A5: gather from pages past 2^31 and 2^32 bytes, in every format", "[g
   LatentGatherArgs args;
   args.cache = cache;
   args.block_table = Packed(static_cast<const int64_t*>(blocks), 4, 1);
-  args.seq_lens = Packed(lens, 4);
+  args.gather_lens = Packed(lens, 4);
   args.out_start_loc = Packed(static_cast<const int64_t*>(locs), 4);
   args.out = Packed(out.data(), 4, width);
   for (const Target target : RunnableTargets()) {
@@ -204,7 +204,7 @@ TEST_CASE("decode over gathered rows is decode over the cache", "[gather]") {
   LatentGatherArgs gather;
   gather.cache = pages.cache;
   gather.block_table = problem.args.keys.block_table;
-  gather.seq_lens = problem.args.keys.seq_lens;
+  gather.gather_lens = problem.args.keys.seq_lens;
   gather.out_start_loc = Packed(locs, 3);
   gather.out = Packed(rows.data(), 304, width);
   std::vector<int32_t> table(3 * 13, -1);

@@ -20,8 +20,8 @@ struct Row {
 GatherCase ValidCase(CacheFormat format) {
   GatherCase c;
   c.format = format;
-  c.seq_starts = {0, 2};
-  c.seq_lens = {5, 6};
+  c.gather_starts = {0, 2};
+  c.gather_lens = {5, 6};
   c.table_slack = 1;
   return c;
 }
@@ -54,15 +54,15 @@ TEST_CASE("a gather refuses wrong arrays", "[gather][validation]") {
        [](Problem& p) { p.args.out.stride[0] = 575; }},
       {"invalid argument: out.stride[1] is 2, must be 1",
        [](Problem& p) { p.args.out.stride[1] = 2; }},
-      {"invalid argument: seq_lens.data must not be null",
-       [](Problem& p) { p.args.seq_lens.data = nullptr; }},
-      {"invalid argument: seq_starts.data must not be null",
-       [](Problem& p) { p.args.seq_starts.data = nullptr; }},
-      {"invalid argument: seq_starts.extent[0] is 1, must be 2",
-       [](Problem& p) { p.args.seq_starts.extent[0] = 1; }},
+      {"invalid argument: gather_lens.data must not be null",
+       [](Problem& p) { p.args.gather_lens.data = nullptr; }},
+      {"invalid argument: gather_starts.data must not be null",
+       [](Problem& p) { p.args.gather_starts.data = nullptr; }},
+      {"invalid argument: gather_starts.extent[0] is 1, must be 2",
+       [](Problem& p) { p.args.gather_starts.extent[0] = 1; }},
       {"invalid argument: block_table.extent[0] is 1, must be 2",
        [](Problem& p) { p.args.block_table.extent[0] = 1; }},
-      {"invalid argument: out_start_loc.extent[0] is 1, must be at least seq_lens.extent[0] = 2",
+      {"invalid argument: out_start_loc.extent[0] is 1, must be at least gather_lens.extent[0] = 2",
        [](Problem& p) { p.args.out_start_loc.extent[0] = 1; }},
       {"invalid argument: last_n is -1, must be at least 0",
        [](Problem& p) { p.args.last_n = -1; }},
@@ -98,17 +98,17 @@ TEST_CASE("a gather refuses wrong caches", "[gather][validation]") {
 
 TEST_CASE("a gather refuses wrong indices", "[gather][validation]") {
   RequireRefusals({
-      {"invalid argument: seq_lens[1] is -1, must be at least 0",
-       [](Problem& p) { p.seq_lens[1] = -1; }},
-      {"index out of range: seq_lens[1] is 11, must be at most what block_table covers from "
-       "seq_starts on, 10",
-       [](Problem& p) { p.seq_lens[1] = 11; }},
-      {"index out of range: seq_starts[0] is -1, must be within 0 and block_table.extent[1] * "
+      {"invalid argument: gather_lens[1] is -1, must be at least 0",
+       [](Problem& p) { p.gather_lens[1] = -1; }},
+      {"index out of range: gather_lens[1] is 11, must be at most what block_table covers from "
+       "gather_starts on, 10",
+       [](Problem& p) { p.gather_lens[1] = 11; }},
+      {"index out of range: gather_starts[0] is -1, must be within 0 and block_table.extent[1] * "
        "cache.block_size = 12",
-       [](Problem& p) { p.seq_starts[0] = -1; }},
-      {"index out of range: seq_starts[1] is 13, must be within 0 and block_table.extent[1] * "
+       [](Problem& p) { p.gather_starts[0] = -1; }},
+      {"index out of range: gather_starts[1] is 13, must be within 0 and block_table.extent[1] * "
        "cache.block_size = 12",
-       [](Problem& p) { p.seq_starts[1] = 13; }},
+       [](Problem& p) { p.gather_starts[1] = 13; }},
       {"index out of range: out_start_loc[0] is -1, must be at least the end of the rows before, 0",
        [](Problem& p) { p.out_start_loc[0] = -1; }},
       {"index out of range: out_start_loc[1] is 4, must be at least the end of the rows before, 5",

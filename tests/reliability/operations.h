@@ -226,7 +226,7 @@ struct WrittenPages {
     LatentGatherArgs args;
     args.cache = pages.cache;
     args.block_table = Packed(table, 1, kPages);
-    args.seq_lens = Packed(seq_lens, 1);
+    args.gather_lens = Packed(seq_lens, 1);
     args.out_start_loc = Packed(starts, 1);
     args.out = Packed(gathered.data(), kTokens, width);
     RequireOk(GatherLatentCache(args, {target}, executor));

@@ -108,7 +108,7 @@ std::vector<Vector> RowsOf(const Tensor& cache, lathe::CacheFormat format, int64
                 row_stride,
                 scale};
   args.block_table = lathe::Packed(blocks.data(), 1, cache.size(0));
-  args.seq_lens = lathe::Packed(lens.data(), 1);
+  args.gather_lens = lathe::Packed(lens.data(), 1);
   args.out_start_loc = lathe::Packed(zero.data(), 1);
   args.out = lathe::Packed(out.data_ptr<float>(), num_slots, width);
   checks.True("gathered", lathe::GatherLatentCache(args).ok());

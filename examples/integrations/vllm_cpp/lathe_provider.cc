@@ -204,8 +204,8 @@ void GatherMlaCache(vt::Queue& queue, vt::Tensor& dst, const vt::Tensor& src_cac
   lathe::LatentGatherArgs args;
   args.cache = Pages(src_cache);
   args.block_table = Index<2>(block_table);
-  args.seq_lens = lathe::Packed(lens.data(), num_seqs);
-  if (seq_starts != nullptr) args.seq_starts = Index<1>(*seq_starts);
+  args.gather_lens = lathe::Packed(lens.data(), num_seqs);
+  if (seq_starts != nullptr) args.gather_starts = Index<1>(*seq_starts);
   args.out_start_loc = starts;
   args.out = Out<2>(dst);
   Check(lathe::GatherLatentCache(args, {}, Workers(queue).executor()));

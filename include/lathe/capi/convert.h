@@ -175,8 +175,8 @@ inline void Convert(const lathe_latent_gather_args& from, LatentGatherArgs* to,
                     Conversion& conversion) noexcept {
   LATHE_C_FIELD(cache);
   LATHE_C_FIELD(block_table);
-  LATHE_C_FIELD(seq_lens);
-  LATHE_C_FIELD(seq_starts);
+  LATHE_C_FIELD(gather_lens);
+  LATHE_C_FIELD(gather_starts);
   LATHE_C_FIELD(last_n);
   LATHE_C_FIELD(out_start_loc);
   LATHE_C_FIELD(out);

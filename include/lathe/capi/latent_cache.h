@@ -59,8 +59,8 @@ typedef struct lathe_latent_gather_args {
   size_t struct_size;
   const lathe_paged_cache* cache;
   lathe_tensor block_table;
-  lathe_tensor seq_lens;
-  lathe_tensor seq_starts;
+  lathe_tensor gather_lens;
+  lathe_tensor gather_starts;
   int64_t last_n;
   lathe_tensor out_start_loc;
   lathe_tensor out;

@@ -17,58 +17,58 @@ namespace {
 
 // All rows of one sequence.
 inline GatherTask GatherTaskOf(const LatentGatherArgs& args, int64_t seq) {
-  const int64_t seq_len = args.seq_lens(seq);
-  const int64_t count = args.last_n > 0 ? (std::min)(seq_len, args.last_n) : seq_len;
-  const int64_t start = args.seq_starts.empty() ? 0 : args.seq_starts(seq);
-  return {seq, start + seq_len - count, args.out_start_loc(seq), count};
+  const int64_t length = args.gather_lens(seq);
+  const int64_t count = args.last_n > 0 ? (std::min)(length, args.last_n) : length;
+  const int64_t start = args.gather_starts.empty() ? 0 : args.gather_starts(seq);
+  return {seq, start + length - count, args.out_start_loc(seq), count};
 }
 
 // Everything that can be said without reading what index arrays hold.
 inline Status CheckGatherArgs(const LatentGatherArgs& args) {
-  const int64_t num_seqs = args.seq_lens.extent[0], width = args.out.extent[1];
+  const int64_t num_seqs = args.gather_lens.extent[0], width = args.out.extent[1];
   if (width < 1 || width > kMaxDim) {
     return Invalid("out", ".extent").At(1).Is(width).Must("be within 1 and", kMaxDim);
   }
   const bool has_rows = args.out.extent[0] > 0;
   LATHE_RETURN_IF_REFUSED(CheckTensor("out", args.out, {has_rows, true}));
   LATHE_RETURN_IF_REFUSED(CheckCache("cache", args.cache, width, has_rows));
-  LATHE_RETURN_IF_REFUSED(CheckIndices("seq_lens", args.seq_lens, {-1}));
+  LATHE_RETURN_IF_REFUSED(CheckIndices("gather_lens", args.gather_lens, {-1}));
   LATHE_RETURN_IF_REFUSED(CheckIndices("block_table", args.block_table, {num_seqs, -1}));
-  if (IsGiven(args.seq_starts)) {
-    LATHE_RETURN_IF_REFUSED(CheckIndices("seq_starts", args.seq_starts, {num_seqs}));
+  if (IsGiven(args.gather_starts)) {
+    LATHE_RETURN_IF_REFUSED(CheckIndices("gather_starts", args.gather_starts, {num_seqs}));
   }
   LATHE_RETURN_IF_REFUSED(CheckIndices("out_start_loc", args.out_start_loc, {-1}));
   if (args.out_start_loc.extent[0] < num_seqs) {
     return Invalid("out_start_loc", ".extent")
         .At(0)
         .Is(args.out_start_loc.extent[0])
-        .Must("be at least seq_lens.extent[0] =", num_seqs);
+        .Must("be at least gather_lens.extent[0] =", num_seqs);
   }
   if (args.last_n < 0) return Invalid("last_n").Is(args.last_n).Must("be at least", 0);
   return CheckApart({{"cache", RangeOf(args.cache, width)},
                      {"block_table", RangeOf(args.block_table)},
-                     {"seq_lens", RangeOf(args.seq_lens)},
-                     {"seq_starts", RangeOf(args.seq_starts)},
+                     {"gather_lens", RangeOf(args.gather_lens)},
+                     {"gather_starts", RangeOf(args.gather_starts)},
                      {"out_start_loc", RangeOf(args.out_start_loc)}},
                     {{"not overlap out", RangeOf(args.out)}});
 }
 
 inline Status CheckGatherLengths(const LatentGatherArgs& args, int64_t seq) {
   const int64_t covered = SaturatingMul(args.block_table.extent[1], args.cache.block_size);
-  const int64_t start = args.seq_starts.empty() ? 0 : args.seq_starts(seq);
+  const int64_t start = args.gather_starts.empty() ? 0 : args.gather_starts(seq);
   if (start < 0 || start > covered) {
-    return Refuse(StatusCode::kIndexOutOfRange, "seq_starts")
+    return Refuse(StatusCode::kIndexOutOfRange, "gather_starts")
         .At(seq)
         .Is(start)
         .Must("be within 0 and block_table.extent[1] * cache.block_size =", covered);
   }
-  const int64_t seq_len = args.seq_lens(seq);
-  if (seq_len < 0) return Invalid("seq_lens").At(seq).Is(seq_len).Must("be at least", 0);
-  if (seq_len > covered - start) {
-    return Refuse(StatusCode::kIndexOutOfRange, "seq_lens")
+  const int64_t length = args.gather_lens(seq);
+  if (length < 0) return Invalid("gather_lens").At(seq).Is(length).Must("be at least", 0);
+  if (length > covered - start) {
+    return Refuse(StatusCode::kIndexOutOfRange, "gather_lens")
         .At(seq)
-        .Is(seq_len)
-        .Must("be at most what block_table covers from seq_starts on,", covered - start);
+        .Is(length)
+        .Must("be at most what block_table covers from gather_starts on,", covered - start);
   }
   return OkStatus();
 }
@@ -97,7 +97,7 @@ inline Status CheckGatherBlocks(const LatentGatherArgs& args, const GatherTask& 
 inline Status CheckGather(const LatentGatherArgs& args) {
   LATHE_RETURN_IF_REFUSED(CheckGatherArgs(args));
   int64_t first_free = 0;
-  for (int64_t seq = 0; seq < args.seq_lens.extent[0]; ++seq) {
+  for (int64_t seq = 0; seq < args.gather_lens.extent[0]; ++seq) {
     LATHE_RETURN_IF_REFUSED(CheckGatherLengths(args, seq));
     const GatherTask task = GatherTaskOf(args, seq);
     LATHE_RETURN_IF_REFUSED(CheckGatherRows(args, task, first_free));
@@ -119,7 +119,7 @@ lathe::Status lathe::GatherLatentCache(const LatentGatherArgs& args,
   const KernelTable* kernels = nullptr;
   LATHE_RETURN_IF_REFUSED(StartCall(options.target, executor, &kernels));
   ForEachRangeOfParts(
-      executor, args.seq_lens.extent[0], 32,
+      executor, args.gather_lens.extent[0], 32,
       [&](int64_t seq) { return GatherTaskOf(args, seq).count; },
       [&](int64_t seq, int64_t begin, int64_t end) {
         const GatherTask all = GatherTaskOf(args, seq);
