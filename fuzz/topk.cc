@@ -61,7 +61,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   options.pool_size = in.Odd(in.Chance(4) ? in.Int(1, 5) : 1);
   options.append_newest = in.Odd(in.Chance(4) ? in.Int(0, 9) : 0);
   options.index_base = in.Flip() ? TopkIndexBase::kColumn : TopkIndexBase::kRowStart;
-  options.check_indices = !in.Chance(4);
+  options.allow_holes = in.Chance(4);
   options.target = in.Absurd(64) ? static_cast<Target>(in.Int(0, 255)) : Target::kAuto;
   TopkArgs args;
   args.logits = arrays.Float32<2>({rows, columns});
@@ -87,7 +87,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         args.block_size >= 1 && args.block_size <= 70 ? args.block_size : 1;
     const int64_t pages = columns * pool / size_of_page + 1;
     const int64_t num_seqs = in.Int(1, 3);
-    const bool has_holes = !options.check_indices;
+    const bool has_holes = options.allow_holes;
     args.block_table = arrays.Indices<2>({in.Flip() ? num_seqs : rows, pages}, [&] {
       return has_holes ? in.Int(-2, 22) : in.Int(0, 19);
     });

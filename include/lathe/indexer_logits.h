@@ -70,7 +70,7 @@ struct IndexerLogitsOptions {
   Target target = Target::kAuto;
   // Sets every cell of `logits` that is no logit to -inf.
   bool fill = false;
-  // Every block id that the lengths reach is checked: O(B * blocks), some 1 ns each.
+  // Every block id that the lengths reach is checked: O(B * blocks), some 1 ns each. false: the caller vouches for them.
   bool check_indices = true;
 };
 

@@ -39,13 +39,16 @@ struct IndexerTopkArgs {
 
 //   k               keys to select, any number >= 0
 //   index_base      what indices count from: key 0 or the row's first
-//   check_indices   block ids that the rows' keys reach are checked, of both block tables
+//   check_indices   block ids that the rows' keys reach are checked, of both block tables; false: the caller vouches
+//                   for them
+//   allow_holes     ids of the translation's table that are out of range are no fault: their keys become holes, -1
 struct IndexerTopkOptions {
   int64_t k = 0;
   TopkIndexBase index_base = TopkIndexBase::kColumn;
   Precision precision = Precision::kAuto;
   Target target = Target::kAuto;
   bool check_indices = true;
+  bool allow_holes = false;
 };
 
 // Bytes of workspace that suffice for every call within `limits` of at most options.k; 0 where no row can see more

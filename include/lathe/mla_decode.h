@@ -63,7 +63,8 @@ struct MlaDecodeOptions {
   LsePolicy lse_policy = {};
   // The engine's target; kAuto takes the best. A target that cannot run is refused by Plan.
   Target target = Target::kAuto;
-  // Plan checks every block id that the lengths reach: O(B * blocks), some 1 ns each.
+  // Plan checks every block id that the lengths reach: O(B * blocks), some 1 ns each. false: the caller vouches for
+  // them; lengths and everything else are checked all the same, and entries of lists are never trusted.
   bool check_indices = true;
   // Score transforms, the rows of base/score_transforms.def. 0: none. soft_cap: scores x = softmax_scale * <q, row> become
   // soft_cap * tanh(x / soft_cap) before the softmax.

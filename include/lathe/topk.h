@@ -67,13 +67,15 @@ struct TopkArgs {
 //                  that is E positions. Pools are not split: with pool_size 4 and E 3 it is what lies past
 //                  the last complete pool, 0 to 3 positions (GLM: k = 512, a list of 2048 + 3)
 //   pool_size      p: column c stands for the positions [c * p, (c + 1) * p), all of which are written
-//   check_indices  refuse block ids out of range; without, their positions become holes, -1
+//   check_indices  block ids that the rows' positions reach are checked; false: the caller vouches for them
+//   allow_holes    ids of the table that are out of range are no fault: their positions become holes, -1
 struct TopkOptions {
   int64_t k = 0;
   int64_t append_newest = 0;
   int64_t pool_size = 1;
   TopkIndexBase index_base = TopkIndexBase::kColumn;
   bool check_indices = true;
+  bool allow_holes = false;
   Target target = Target::kAuto;
 };
 
@@ -92,7 +94,8 @@ LATHE_API Status TopkSizes(const TopkOptions& options, const Limits& limits, Siz
 // lock, no exception. Of more than 65536 workers so many are used.
 // Refuses, before anything is written: negative numbers, null data, extents that differ, strides that let
 // elements overlap, misaligned data, index types too narrow, a table that is too short, sequences and
-// (with check_indices) block ids out of range, outputs that overlap anything, a workspace too small.
+// (with check_indices, without allow_holes) block ids out of range, outputs that overlap anything, a workspace too
+// small.
 LATHE_API Status Topk(const TopkArgs& args, const TopkOptions& options, Buffer workspace,
                       const Executor& executor = {}) noexcept;
 

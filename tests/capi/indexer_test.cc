@@ -104,7 +104,7 @@ TEST_CASE("pools, and what is not checked, in top-k through C", "[capi]") {
   problem.args.block_table = Packed(table.data(), 2, 9);
   problem.args.block_size = 10;
   problem.args.num_blocks = 5;  // some ids are out of range
-  problem.options.check_indices = false;
+  problem.options.allow_holes = true;
   problem.Run();
   const auto indices = problem.indices.Copy();
   problem.indices.Poison();
@@ -119,7 +119,7 @@ TEST_CASE("pools, and what is not checked, in top-k through C", "[capi]") {
   auto options = Sized<lathe_topk_options>();
   options.k = 4;
   options.pool_size = 3;
-  options.no_check_indices = 1;
+  options.allow_holes = 1;
   RequireOk([&](lathe_message* m) {
     return lathe_topk(&c, &options, {workspace.data(), workspace.size()}, nullptr, m);
   });
@@ -213,7 +213,7 @@ TEST_CASE("indexer logits and selections through C are those of C++", "[capi]") 
   REQUIRE(got == expected);
   REQUIRE(counts == expected_counts);
 
-  // Slots of another cache's pages, whose ids are not checked and of which some are wrong.
+  // Slots of another cache's pages, some of whose ids are wrong: holes.
   const std::vector<int32_t> table = {7, 3, 99, 1, 0, 2, 5, 4, 6, 8, 3, 7, 1, 99};
   const std::vector<int64_t> row_seq(static_cast<size_t>(rows), 1);
   const auto num_seqs = static_cast<int64_t>(indexer_case.seq_lens.size());
@@ -222,18 +222,26 @@ TEST_CASE("indexer logits and selections through C are those of C++", "[capi]") 
   args.block_size = 16;
   args.num_blocks = 9;
   if (is_ragged) args.row_seq = Packed(row_seq.data(), rows);
-  topk_options.check_indices = false;
+  topk_options.allow_holes = true;
   REQUIRE(IndexerTopk(args, topk_options, {topk_workspace.data(), bytes}).ok());
   c_args.block_table = Mirror(args.block_table);
   c_args.block_size = 16;
   c_args.num_blocks = 9;
   c_args.row_seq = Mirror(args.row_seq);
-  c_options.no_check_indices = 1;
+  c_options.allow_holes = 1;
   got.assign(places, 77);
   RequireOk([&](lathe_message* m) {
     return lathe_indexer_topk(&c_args, &c_options, {topk_workspace.data(), bytes}, nullptr, m);
   });
   REQUIRE(got == expected);
+  const auto code_of_topk = [&](int32_t allow_holes, int32_t no_check_indices) {
+    c_options.allow_holes = allow_holes;
+    c_options.no_check_indices = no_check_indices;
+    return lathe_indexer_topk(&c_args, &c_options, {}, nullptr, nullptr);
+  };
+  REQUIRE(code_of_topk(0, 0) == LATHE_STATUS_INDEX_OUT_OF_RANGE);
+  REQUIRE(code_of_topk(1, 0) == LATHE_STATUS_BUFFER_TOO_SMALL);
+  REQUIRE(code_of_topk(0, 1) == LATHE_STATUS_BUFFER_TOO_SMALL);
 
   // Logits of some blocks of keys only.
   const std::vector<int32_t> blocks(static_cast<size_t>(rows), 1);

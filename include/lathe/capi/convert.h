@@ -269,6 +269,7 @@ inline void Convert(const lathe_topk_options& from, TopkOptions* to,
   LATHE_C_FIELD_OR_DEFAULT(pool_size);
   LATHE_C_FIELD(index_base);
   to->check_indices = from.no_check_indices == 0;
+  LATHE_C_FIELD(allow_holes);
   LATHE_C_FIELD(target);
 }
 
@@ -321,6 +322,7 @@ inline void Convert(const lathe_indexer_topk_options& from, IndexerTopkOptions* 
   LATHE_C_FIELD(precision);
   LATHE_C_FIELD(target);
   to->check_indices = from.no_check_indices == 0;
+  LATHE_C_FIELD(allow_holes);
 }
 
 inline void Convert(const lathe_compressor_shape& from, CompressorShape* to,

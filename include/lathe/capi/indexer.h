@@ -74,6 +74,7 @@ typedef struct lathe_indexer_topk_options {
   int32_t precision;
   int32_t target;
   int32_t no_check_indices;
+  int32_t allow_holes;
 } lathe_indexer_topk_options;
 
 LATHE_C_API int32_t lathe_indexer_topk_sizes(const lathe_indexer_shape* shape,

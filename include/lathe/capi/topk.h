@@ -36,6 +36,7 @@ typedef struct lathe_topk_options {
   int64_t pool_size;
   int32_t index_base;  // lathe_topk_index_base
   int32_t no_check_indices;
+  int32_t allow_holes;
   int32_t target;
 } lathe_topk_options;
 

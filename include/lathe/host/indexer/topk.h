@@ -111,7 +111,7 @@ inline Status CheckListedKeys(const IndexerTopkArgs& args, const IndexerRows& ro
                    .At(1)
                    .Is(args.block_table.extent[1])
                    .Must("cover, with block_size, the keys of every row,", end);
-    } else if (has_table && options.check_indices && begin < end) {
+    } else if (has_table && options.check_indices && !options.allow_holes && begin < end) {
       status = check_blocks(seq, begin, end);
     }
   });
