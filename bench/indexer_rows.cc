@@ -22,9 +22,9 @@
 #include "bench/layered_cache.h"
 #include "bench/measure.h"
 #include "bench/tensor.h"
-#include "lathe/indexer.h"
 #include "lathe/indexer_logits.h"
 #include "lathe/indexer_topk.h"
+#include "lathe/latent_cache.h"
 #include "lathe/ref/indexer_ref.h"
 #include "lathe/topk.h"
 
@@ -70,11 +70,11 @@ class Keys {
       const auto at = static_cast<int64_t>(i);
       slots[i] = block_table_[i / kBlockSize] * kBlockSize + at % kBlockSize;
     }
-    IndexerWriteArgs args;
-    args.k = Input(k.View());
+    LatentWriteArgs args;
+    args.kv_c = Input(k.View());
     args.slot_mapping = Packed(static_cast<const int64_t*>(slots.data()), slots.size());
     args.cache = cache_;
-    Require(WriteIndexerCache(args, {}, harness.team(c.threads).executor()));
+    Require(WriteLatentCache(args, {}, harness.team(c.threads).executor()));
   }
   void AddTo(IndexerInputs* inputs) {
     seq_len_ = static_cast<int32_t>(num_keys_);

@@ -25,22 +25,12 @@ bool Repeats(const IndexView<1>& slots) {
   return false;
 }
 
-// By any of the operations that write; without a rope part of their own, rows may be an indexer's keys.
-enum class Writer { kOne, kMany, kIndexer };
+// By either of the operations that write.
+enum class Writer { kOne, kMany };
 
 Status Write(Writer writer, const LatentWriteArgs& args, const LatentWriteOptions& options) {
   if (writer == Writer::kOne) return WriteLatentCache(args, options);
-  if (writer == Writer::kMany) return WriteLatentCaches(&args, 1, options);
-  IndexerWriteArgs keys;
-  keys.k = args.kv_c;
-  keys.slot_mapping = args.slot_mapping;
-  keys.cache = args.cache;
-  keys.transform = args.transform;
-  keys.positions = args.positions;
-  IndexerWriteOptions key_options;
-  key_options.target = options.target;
-  key_options.power_of_two_scales = options.power_of_two_scales;
-  return WriteIndexerCache(keys, key_options);
+  return WriteLatentCaches(&args, 1, options);
 }
 
 // Decoded rows are near to what was written, by the precision of the format.
@@ -68,7 +58,8 @@ void CompareWritten(const LatentWriteArgs& args) {
 void CompareGathered(const LatentGatherArgs& args) {
   const int64_t width = args.out.extent[1];
   for (int64_t b = 0; b < args.gather_lens.extent[0]; ++b) {
-    int64_t start = args.gather_starts.empty() ? 0 : args.gather_starts(b), count = args.gather_lens(b);
+    int64_t start = args.gather_starts.empty() ? 0 : args.gather_starts(b),
+            count = args.gather_lens(b);
     if (args.last_n > 0 && args.last_n < count) {
       start += count - args.last_n;
       count = args.last_n;
@@ -111,7 +102,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   LatentWriteOptions options;
   options.target = in.Absurd(64) ? static_cast<Target>(in.Int(0, 255)) : fuzz::TargetOf(in);
   options.power_of_two_scales = in.Flip();
-  const auto writer = static_cast<fuzz::Writer>(in.Int(0, rope > 0 ? 1 : 2));
+  const auto writer = static_cast<fuzz::Writer>(in.Int(0, 1));
   const bool is_transformed = in.Chance(3);
   if (is_transformed) {
     write.transform =

@@ -16,8 +16,7 @@ STRUCT_HEADERS = sorted(HEADERS.glob("*.h")) + [HEADERS / "base" / name for name
 # What C calls otherwise.
 FUNCTIONS = {"Targets": "lathe_get_target"}
 OF_PLANS = ("PlanTarget", "PlanWorkspaceBytes")  # one for each kind of plan
-STRUCTS = {"BasicPagedCache": "lathe_paged_cache", "LatentWriteOptions": "lathe_cache_write_options",
-           "IndexerWriteOptions": "lathe_cache_write_options", "TargetList": None}  # lathe_num_targets
+STRUCTS = {"BasicPagedCache": "lathe_paged_cache", "TargetList": None}  # lathe_num_targets
 ENUMS = {"StatusCode": "status", "CacheFormat": "format", "DType": "dtype"}
 # Enumerators that C alone has: types of tensors that C++ knows by other views.
 C_ENUMERATORS = {f"LATHE_DTYPE_{name}" for name in ("INT32", "INT64", "UINT8", "UINT64")}

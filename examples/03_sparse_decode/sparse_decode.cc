@@ -59,11 +59,11 @@ Step SparseStep(const Golden& golden, lathe::CacheFormat index_format,
   const Cache index_cache(index_format, index_width, pages);
   const Cache latent_cache(latent_format, shape.head_dim(), pages);
 
-  lathe::IndexerWriteArgs write_key;
-  write_key.k = lathe::Packed(golden.index_k.values.data(), num_tokens, index_width);
+  lathe::LatentWriteArgs write_key;
+  write_key.kv_c = lathe::Packed(golden.index_k.values.data(), num_tokens, index_width);
   write_key.slot_mapping = pages.Slots();
   write_key.cache = index_cache.view;
-  Check(lathe::WriteIndexerCache(write_key));
+  Check(lathe::WriteLatentCache(write_key));
   lathe::LatentWriteArgs write;
   write.kv_c = lathe::Packed(golden.kv_c.values.data(), num_tokens, shape.kv_lora_rank);
   write.k_pe = lathe::Packed(golden.k_pe.values.data(), num_tokens, shape.qk_rope_head_dim);

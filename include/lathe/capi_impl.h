@@ -157,13 +157,13 @@ int32_t lathe_run_prefill_merge(const lathe_prefill_plan* plan, const lathe_pref
 }
 
 int32_t lathe_write_latent_cache(const lathe_latent_write_args* args,
-                                 const lathe_cache_write_options* options,
+                                 const lathe_latent_write_options* options,
                                  const lathe_executor* executor, lathe_message* message) {
   return lathe::capi::Call(lathe::WriteLatentCache, args, options, executor, message);
 }
 
 int32_t lathe_write_latent_caches(const lathe_latent_write_args* layers, size_t num_layers,
-                                  const lathe_cache_write_options* options, lathe_buffer workspace,
+                                  const lathe_latent_write_options* options, lathe_buffer workspace,
                                   const lathe_executor* executor, lathe_message* message) {
   lathe::capi::Conversion conversion;
   lathe::LatentWriteOptions the_options;
@@ -175,12 +175,6 @@ int32_t lathe_write_latent_caches(const lathe_latent_write_args* layers, size_t 
       lathe::WriteLatentCaches(the_layers, num_layers, the_options,
                                lathe::capi::ToExecutor(executor)),
       message);
-}
-
-int32_t lathe_write_indexer_cache(const lathe_indexer_write_args* args,
-                                  const lathe_cache_write_options* options,
-                                  const lathe_executor* executor, lathe_message* message) {
-  return lathe::capi::Call(lathe::WriteIndexerCache, args, options, executor, message);
 }
 
 int32_t lathe_gather_latent_cache(const lathe_latent_gather_args* args,

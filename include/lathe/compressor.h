@@ -72,7 +72,7 @@ struct CompressorOptions {
   // Tokens of an entry, at least 1; 4 with overlap and 128 without in the models. It has no default.
   int64_t ratio = 0;
   bool overlap = false;
-  // As in LatentWriteOptions and IndexerWriteOptions.
+  // Scales are powers of two in formats that leave the choice, see LatentWriteOptions.
   bool power_of_two_scales = false;
   // Of each sequence, rows of its last `state_tokens` tokens are saved: at least `window`, and k more where k
   // tokens may be taken back (speculation). 0: as many as the ring holds, all of them in an unwrapped table.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writing new tokens into a paged latent cache (DeepSeek-V2, arXiv 2405.04434, section 2.1): the
-// compressed latent kv_c (after RMSNorm) and the rotated key part k_pe of each token become one record.
-// Reading them back as plain rows, and copying pages and records.
+// Writing new tokens into a paged cache, reading them back as plain rows, and copying pages and records. A latent cache
+// (DeepSeek-V2, arXiv 2405.04434, section 2.1) has the compressed latent kv_c (after RMSNorm) and the rotated key part
+// k_pe of each token in one record. The keys of a lightning indexer (DeepSeek-V3.2, arXiv 2512.02556, section 2.1), one
+// a token, which its heads share, are records without k_pe: the key is kv_c.
 #ifndef LATHE_LATENT_CACHE_H_
 #define LATHE_LATENT_CACHE_H_
 
@@ -20,18 +21,20 @@ namespace lathe {
 
 // N = slot_mapping.extent[0] tokens are written; kv_c and k_pe may have more rows, which are not read.
 //
-//   kv_c          [>=N, kv_lora_rank] float32, float16 or bfloat16, innermost stride 1
+//   kv_c          [>=N, kv_lora_rank] float32, float16 or bfloat16, innermost stride 1; an indexer's keys [>=N, 128]
 //   k_pe          [>=N, qk_rope_head_dim] of any of these types, innermost stride 1; not given when the
 //                 record has no rope part of its own
 //   slot_mapping  [N] block * block_size + offset; negative: the token is not written. No slots at all are N = 0
 //                 of a list with a stride, as Packed gives it; a list that was never set is refused where
 //                 kv_c has rows. Two tokens with one slot leave one of the two records there, whole if they
 //                 are written by one worker.
-//   cache         any format; its record width is kv_lora_rank + qk_rope_head_dim
+//   cache         any format; its record width is kv_lora_rank + qk_rope_head_dim. Of an indexer kIndexerFp8 or
+//                 kIndexerMxfp4
 //   transform     optional (row_transform.h): what becomes of a row before it is written. With k_pe, the
 //                 norm acts on kv_c, the rope on k_pe and rounding on both (DeepSeek-V2 and V3: kv_c before
 //                 its RMSNorm, k_pe before rotation); a Hadamard matrix is refused then. Without k_pe all of
-//                 it acts on the whole row of kv_c (DeepSeek-V4: RMSNorm of 512 columns, rope of the last 64)
+//                 it acts on the whole row of kv_c (DeepSeek-V4: RMSNorm of 512 columns, rope of the last 64;
+//                 V3.2's indexer: LayerNorm, rope of the first 64, Hadamard matrix)
 //   positions     [>=N] of the tokens, below P of transform.rope; looked at with a rope, where slots
 //                 are not negative
 struct LatentWriteArgs {
@@ -45,9 +48,9 @@ struct LatentWriteArgs {
 
 struct LatentWriteOptions {
   Target target = Target::kAuto;
-  // kFp8DsMla: scales are 2^ceil(log2(max(amax, 1e-4) / 448)), not max(amax / 448, FLT_MIN).
-  // kIndexerFp8 has the same choice (indexer.h), other formats one rule each (docs/formats.md);
-  // cache.scale is never chosen by a writer.
+  // Scales are 2^ceil(log2(max(amax, 1e-4) / 448)) (vLLM's scale_fmt ue8m0): of kFp8DsMla instead of
+  // max(amax / 448, FLT_MIN), of kIndexerFp8, as floats, instead of max(amax, 1e-4) / 448. Other formats have one rule
+  // each (docs/formats.md); cache.scale is never chosen by a writer.
   bool power_of_two_scales = false;
 };
 

@@ -5,7 +5,6 @@
 #define LATHE_LATHE_H_
 
 #include "lathe/compressor.h"
-#include "lathe/indexer.h"
 #include "lathe/indexer_logits.h"
 #include "lathe/indexer_topk.h"
 #include "lathe/latent_cache.h"

@@ -23,8 +23,8 @@ bool ExerciseIndexer(lathe::Target target) {
   alignas(64) std::byte pages[kBlocks * kBlockSize * kRecord] = {};
   const int32_t slots[kKeys] = {4, 5, 0, 1, 2}, block_table[kBlocks] = {2, 0, 1};
   const int32_t seq_lens[1] = {kKeys};
-  lathe::IndexerWriteArgs write;
-  write.k = lathe::Packed(static_cast<const float*>(k), kKeys, kWidth);
+  lathe::LatentWriteArgs write;
+  write.kv_c = lathe::Packed(static_cast<const float*>(k), kKeys, kWidth);
   write.slot_mapping = lathe::Packed(slots, kKeys);
   write.cache.data = pages;
   write.cache.format = lathe::CacheFormat::kIndexerFp8;
@@ -32,10 +32,10 @@ bool ExerciseIndexer(lathe::Target target) {
   write.cache.block_size = kBlockSize;
   write.cache.row_stride = kWidth;
   write.cache.block_stride = kBlockSize * kRecord;
-  lathe::IndexerWriteOptions write_options;
+  lathe::LatentWriteOptions write_options;
   write_options.target = target;
   if (!Ok(ops::PrepareQueries(prepare, prepare_options), "PrepareQueries") ||
-      !Ok(ops::WriteIndexerCache(write, write_options), "WriteIndexerCache")) {
+      !Ok(ops::WriteLatentCache(write, write_options), "WriteLatentCache")) {
     return false;
   }
 

@@ -217,17 +217,13 @@ void RequireTargetRefused(const CCall& call) {
 }
 
 TEST_CASE("every operation takes a target", "[capi]") {
-  RequireTargetRefused<lathe_latent_write_args, lathe_cache_write_options>(
+  RequireTargetRefused<lathe_latent_write_args, lathe_latent_write_options>(
       [](auto args, auto options, lathe_message* m) {
         return lathe_write_latent_cache(args, options, nullptr, m);
       });
-  RequireTargetRefused<lathe_latent_write_args, lathe_cache_write_options>(
+  RequireTargetRefused<lathe_latent_write_args, lathe_latent_write_options>(
       [](auto args, auto options, lathe_message* m) {
         return lathe_write_latent_caches(args, 1, options, {}, nullptr, m);
-      });
-  RequireTargetRefused<lathe_indexer_write_args, lathe_cache_write_options>(
-      [](auto args, auto options, lathe_message* m) {
-        return lathe_write_indexer_cache(args, options, nullptr, m);
       });
   RequireTargetRefused<lathe_latent_gather_args, lathe_latent_gather_options>(
       [](auto args, auto options, lathe_message* m) {

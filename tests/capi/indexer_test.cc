@@ -96,7 +96,7 @@ TEST_CASE("top-k through C selects what C++ selects", "[capi]") {
   RequireInvalid(select, "indices.dtype is 0, must be int32 or int64 here");
 }
 
-TEST_CASE("pools, and what is not checked, in top-k through C", "[capi]") {
+TEST_CASE("pools and holes in top-k through C", "[capi]") {
   TopkProblem<int32_t> problem(2, 30, 4, 12);
   problem.FillNormal(2);
   problem.options.pool_size = 3;
@@ -124,6 +124,10 @@ TEST_CASE("pools, and what is not checked, in top-k through C", "[capi]") {
     return lathe_topk(&c, &options, {workspace.data(), workspace.size()}, nullptr, m);
   });
   REQUIRE(SameBits(problem.indices, indices));
+  options.allow_holes = 0;
+  REQUIRE(lathe_topk(&c, &options, {}, nullptr, nullptr) == LATHE_STATUS_INDEX_OUT_OF_RANGE);
+  options.no_check_indices = 1;
+  REQUIRE(lathe_topk(&c, &options, {}, nullptr, nullptr) == LATHE_STATUS_BUFFER_TOO_SMALL);
 }
 
 TEST_CASE("indexer logits and selections through C are those of C++", "[capi]") {

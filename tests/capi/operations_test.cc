@@ -25,8 +25,8 @@ TransformCase SomeTransform() {
   return {NormKind::kRms, true, false, 16, false, false, true, false, true};
 }
 
-lathe_cache_write_options WriteOptions(Target target) {
-  auto options = Sized<lathe_cache_write_options>();
+lathe_latent_write_options WriteOptions(Target target) {
+  auto options = Sized<lathe_latent_write_options>();
   options.target = static_cast<int32_t>(target);
   return options;
 }
@@ -162,7 +162,7 @@ TEST_CASE("the scale of a cache through C divides what is written; 0 means 1", "
   REQUIRE(write(0.5f) == std::vector<float>{6.0f, -14.0f});
 }
 
-TEST_CASE("indexer writes through C give the bytes of C++", "[capi]") {
+TEST_CASE("writes of an indexer's keys through C give the bytes of C++", "[capi]") {
   const Target target = LATHE_GENERATE_TARGET();
   CAPTURE(Name(target));
   FormatPages pages(CacheFormat::kIndexerFp8, 128, 2, 4, 0, 1.0f);
@@ -172,8 +172,8 @@ TEST_CASE("indexer writes through C give the bytes of C++", "[capi]") {
   const TransformTables tables({NormKind::kLayer, true, true, 64, true, true, false, true}, 128);
   const std::vector<int32_t> slots = {5, 0};
   const std::vector<int64_t> positions = {1, 10};
-  IndexerWriteArgs args;
-  args.k = k.in();
+  LatentWriteArgs args;
+  args.kv_c = k.in();
   args.slot_mapping = Packed(slots.data(), 2);
   args.cache = pages.cache;
   args.transform = tables.transform;
@@ -182,21 +182,21 @@ TEST_CASE("indexer writes through C give the bytes of C++", "[capi]") {
     return std::vector<std::byte>(args.cache.data, args.cache.data + 2 * args.cache.block_stride);
   };
   const auto before = bytes();
-  REQUIRE(WriteIndexerCache(args, {target, true}).ok());
+  REQUIRE(WriteLatentCache(args, {target, true}).ok());
   const auto expected = bytes();
   std::copy(before.begin(), before.end(), args.cache.data);
 
   const CTransform transform(args.transform);
   const lathe_paged_cache cache = Mirror(args.cache);
-  auto c = Sized<lathe_indexer_write_args>();
-  c.k = Mirror(args.k);
+  auto c = Sized<lathe_latent_write_args>();
+  c.kv_c = Mirror(args.kv_c);
   c.slot_mapping = Mirror(args.slot_mapping);
   c.cache = &cache;
   c.transform = &transform.c;
   c.positions = Mirror(args.positions);
   auto options = WriteOptions(target);
   options.power_of_two_scales = 1;
-  RequireOk([&](lathe_message* m) { return lathe_write_indexer_cache(&c, &options, nullptr, m); });
+  RequireOk([&](lathe_message* m) { return lathe_write_latent_cache(&c, &options, nullptr, m); });
   REQUIRE(SameBits(bytes(), expected));
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Entries in every cache format: byte for byte what the writers of latent_cache.h and indexer.h make of the same
+// Entries in every cache format: byte for byte what the writer of latent_cache.h makes of the same
 // rows.
 #include <catch2/catch_message.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
 #include "compressor/compressor_problem.h"
-#include "lathe/indexer.h"
+#include "lathe/latent_cache.h"
 #include "support/targets.h"
 
 namespace lathe::test {
@@ -25,12 +25,12 @@ FormatPages Write(const CompressorProblem& rows, const CompressorProblem& proble
       slots.push_back(problem.EntrySlot(seq, e));
     }
   }
-  IndexerWriteArgs args;
-  args.k = View<const float, 2>(Packed(k.data(), slots.size(), c.head_dim));
+  LatentWriteArgs args;
+  args.kv_c = View<const float, 2>(Packed(k.data(), slots.size(), c.head_dim));
   args.slot_mapping = Packed(slots.data(), slots.size());
   args.cache = pages.cache;
   const Status status =
-      WriteIndexerCache(args, {problem.options.target, problem.options.power_of_two_scales});
+      WriteLatentCache(args, {problem.options.target, problem.options.power_of_two_scales});
   INFO(Format(status).c_str());
   REQUIRE(status.ok());
   return pages;

@@ -24,9 +24,9 @@ struct Keys {
   }
   float& At(int64_t key, int64_t c) { return values[static_cast<size_t>(key * kWidth + c)]; }
 
-  IndexerWriteArgs Args(const FormatPages& pages, const std::vector<int32_t>& slots) const {
-    IndexerWriteArgs args;
-    args.k = Packed(static_cast<const float*>(values.data()), num_keys, kWidth);
+  LatentWriteArgs Args(const FormatPages& pages, const std::vector<int32_t>& slots) const {
+    LatentWriteArgs args;
+    args.kv_c = Packed(static_cast<const float*>(values.data()), num_keys, kWidth);
     args.slot_mapping = Packed(slots.data(), slots.size());
     args.cache = pages.cache;
     return args;
@@ -36,11 +36,11 @@ struct Keys {
   int64_t num_keys;
 };
 
-void Write(const IndexerWriteArgs& args, Target target, bool power_of_two = false) {
-  IndexerWriteOptions options;
+void Write(const LatentWriteArgs& args, Target target, bool power_of_two = false) {
+  LatentWriteOptions options;
   options.target = target;
   options.power_of_two_scales = power_of_two;
-  const Status status = WriteIndexerCache(args, options, ThreadExecutor(2));
+  const Status status = WriteLatentCache(args, options, ThreadExecutor(2));
   INFO(Format(status).c_str());
   REQUIRE(status.ok());
 }
@@ -160,33 +160,6 @@ TEST_CASE("scales of an indexer's keys follow the rules for every amax", "[forma
   REQUIRE(wrong == 0);
 }
 
-TEST_CASE("an indexer write is a latent write without a rope part", "[formats][indexer]") {
-  const FormatRow row = GENERATE(from_range(kFormats));
-  const bool power_of_two = GENERATE(false, true);
-  CAPTURE(row.name, power_of_two);
-  if (FixedWidth(row.format) != 0 && FixedWidth(row.format) != kWidth) return;
-  Keys keys(9);
-  Random random(2);
-  for (float& x : keys.values) x = random.Normal();
-  const std::vector<int32_t> slots{3, -1, 1, 15, 9, 2, 6, 5, -7};
-  for (const Target target : RunnableTargets()) {
-    INFO("target " << Name(target));
-    FormatPages pages(row.format, kWidth, 4, 4, 64, 0.5f), latent(row.format, kWidth, 4, 4, 64);
-    latent.cache.scale = 0.5f;
-    const IndexerWriteArgs args = keys.Args(pages, slots);
-    Write(args, target, power_of_two);
-    LatentWriteArgs write;
-    write.kv_c = args.k;
-    write.slot_mapping = args.slot_mapping;
-    write.cache = latent.cache;
-    LatentWriteOptions options;
-    options.target = target;
-    options.power_of_two_scales = power_of_two;
-    REQUIRE(WriteLatentCache(write, options).ok());
-    REQUIRE(SameBits(pages.bytes.Copy(), latent.bytes.Copy()));
-  }
-}
-
 TEST_CASE("plain keys of any width", "[formats][indexer]") {
   const CacheFormat format = GENERATE(from_range(std::begin(kPlain), std::end(kPlain)));
   const int64_t width = GENERATE(1, 64, 100, 128);
@@ -196,8 +169,8 @@ TEST_CASE("plain keys of any width", "[formats][indexer]") {
   Random random(7);
   for (float16& x : k) x = FromFloat<float16>(random.Normal());
   const int32_t slots[2] = {2, 0};
-  IndexerWriteArgs args;
-  args.k = Packed(static_cast<const float16*>(k.data()), 2, width);
+  LatentWriteArgs args;
+  args.kv_c = Packed(static_cast<const float16*>(k.data()), 2, width);
   args.slot_mapping = Packed(slots, 2);
   args.cache = pages.cache;
   for (const Target target : RunnableTargets()) {
@@ -220,20 +193,21 @@ TEST_CASE("plain keys of any width", "[formats][indexer]") {
 TEST_CASE("an indexer write refuses", "[formats][indexer][validation]") {
   struct Row {
     const char* message;
-    void (*break_it)(IndexerWriteArgs& args);
+    void (*break_it)(LatentWriteArgs& args);
   };
-  using Args = IndexerWriteArgs;
+  using Args = LatentWriteArgs;
   const Row rows[] = {
-      {"invalid argument: k.extent[1] is 0, must be at least 1", [](Args& a) { a.k = {}; }},
-      {"invalid argument: k.data must not be null", [](Args& a) { a.k.data = nullptr; }},
-      {"invalid argument: k.extent[0] is 1, must be at least slot_mapping.extent[0] = 2",
-       [](Args& a) { a.k.extent[0] = 1; }},
-      {"invalid argument: k.stride[0] is 127, must be at least a row's width, 128",
-       [](Args& a) { a.k.stride[0] = 127; }},
-      {"invalid argument: k must not overlap cache", [](Args& a) { a.k.data = a.cache.data; }},
+      {"invalid argument: kv_c.extent[1] is 0, must be at least 1", [](Args& a) { a.kv_c = {}; }},
+      {"invalid argument: kv_c.data must not be null", [](Args& a) { a.kv_c.data = nullptr; }},
+      {"invalid argument: kv_c.extent[0] is 1, must be at least slot_mapping.extent[0] = 2",
+       [](Args& a) { a.kv_c.extent[0] = 1; }},
+      {"invalid argument: kv_c.stride[0] is 127, must be at least a row's width, 128",
+       [](Args& a) { a.kv_c.stride[0] = 127; }},
+      {"invalid argument: kv_c must not overlap cache",
+       [](Args& a) { a.kv_c.data = a.cache.data; }},
       {"invalid argument: cache.format is kIndexerFp8, must be one for the width in use; this "
-       "one's is 128",
-       [](Args& a) { a.k.extent[1] = 64; }},
+       "one's is 128: k_pe is not given, and the record is as wide as kv_c alone",
+       [](Args& a) { a.kv_c.extent[1] = 64; }},
       {"invalid argument: cache.row_stride is 127, must be at least a record's bytes, 128",
        [](Args& a) { a.cache.row_stride = 127; }},
       {"invalid argument: cache.row_stride is 130, must be a multiple of 4",
@@ -251,15 +225,15 @@ TEST_CASE("an indexer write refuses", "[formats][indexer][validation]") {
     INFO("expected: " << row.message);
     FormatPages pages(CacheFormat::kIndexerFp8, kWidth, 2, 4);
     const std::vector<std::byte> before = pages.bytes.Copy();
-    IndexerWriteArgs args = keys.Args(pages, slots);
+    LatentWriteArgs args = keys.Args(pages, slots);
     row.break_it(args);
-    const Status status = WriteIndexerCache(args);
+    const Status status = WriteLatentCache(args);
     REQUIRE_FALSE(status.ok());
     REQUIRE(std::string(Format(status).c_str()) == row.message);
     REQUIRE(SameBits(pages.bytes.Copy(), before));
   }
   FormatPages pages(CacheFormat::kIndexerFp8, kWidth, 1, 4);
-  const Status status = WriteIndexerCache(keys.Args(pages, slots));
+  const Status status = WriteLatentCache(keys.Args(pages, slots));
   REQUIRE(std::string(Format(status).c_str()) ==
           "index out of range: slot_mapping[1] is 6, must be below cache.num_blocks * "
           "cache.block_size = 4");

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "formats/format_pages.h"
-#include "lathe/indexer.h"
 #include "lathe/indexer_logits.h"
+#include "lathe/latent_cache.h"
 #include "lathe/ref/indexer_ref.h"
 #include "support/latent_write.h"
 #include "support/memory.h"
@@ -262,11 +262,11 @@ class IndexerProblem {
         for (int64_t c = 0; c < case_.width; ++c) keys.push_back(random_.Normal());
       }
     }
-    IndexerWriteArgs write;
-    write.k = Packed(static_cast<const float*>(keys.data()), slots.size(), case_.width);
+    LatentWriteArgs write;
+    write.kv_c = Packed(static_cast<const float*>(keys.data()), slots.size(), case_.width);
     write.slot_mapping = Packed(slots.data(), slots.size());
     write.cache = pages.cache;
-    const Status status = WriteIndexerCache(write);
+    const Status status = WriteLatentCache(write);
     INFO(Format(status).c_str());
     REQUIRE(status.ok());
   }

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "formats/format_pages.h"
-#include "lathe/indexer.h"
+#include "lathe/latent_cache.h"
 #include "lathe/query_prep.h"
 #include "support/row_transform.h"
 #include "support/threads.h"
@@ -161,19 +161,19 @@ TEST_CASE("indexer keys are written with a transform", "[latent_cache][row_trans
     const Tokens tokens(DType::kBFloat16, 128, 0);
     FormatPages fused(format, 128, 10, 4), apart(format, 128, 10, 4);
     const AnyTensor<2> rows = Prepare(tokens.kv_c, tables.transform, target);
-    IndexerWriteArgs args;
-    args.k = tokens.kv_c.in();
+    LatentWriteArgs args;
+    args.kv_c = tokens.kv_c.in();
     args.slot_mapping = tokens.Args(fused).slot_mapping;
     args.cache = fused.cache;
     args.transform = tables.transform;
     args.positions = tokens.Args(fused).positions;
-    const IndexerWriteOptions options{target, power_of_two};
-    RequireOk(WriteIndexerCache(args, options));
-    args.k = rows.in();
+    const LatentWriteOptions options{target, power_of_two};
+    RequireOk(WriteLatentCache(args, options));
+    args.kv_c = rows.in();
     args.cache = apart.cache;
     args.transform = {};
     args.positions = {};
-    RequireOk(WriteIndexerCache(args, options));
+    RequireOk(WriteLatentCache(args, options));
     CAPTURE(Name(target), NameOf(format));
     REQUIRE(SameBits(fused.bytes.Copy(), apart.bytes.Copy()));
   }

@@ -155,18 +155,8 @@ inline void Convert(const lathe_latent_write_args& from, LatentWriteArgs* to,
   LATHE_C_FIELD(positions);
 }
 
-inline void Convert(const lathe_indexer_write_args& from, IndexerWriteArgs* to,
+inline void Convert(const lathe_latent_write_options& from, LatentWriteOptions* to,
                     Conversion& conversion) noexcept {
-  LATHE_C_FIELD(k);
-  LATHE_C_FIELD(slot_mapping);
-  LATHE_C_FIELD(cache);
-  LATHE_C_FIELD(transform);
-  LATHE_C_FIELD(positions);
-}
-
-// LatentWriteOptions, IndexerWriteOptions
-template <class Options>
-void Convert(const lathe_cache_write_options& from, Options* to, Conversion& conversion) noexcept {
   LATHE_C_FIELD(target);
   LATHE_C_FIELD(power_of_two_scales);
 }

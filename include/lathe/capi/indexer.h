@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lightning indexer in the C interface: indexer_logits.h and indexer_topk.h; writing its keys is in
-// capi/latent_cache.h.
+// The lightning indexer in the C interface: indexer_logits.h and indexer_topk.h. Its keys are
+// written by lathe_write_latent_cache.
 #ifndef LATHE_CAPI_INDEXER_H_
 #define LATHE_CAPI_INDEXER_H_
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cache writes, gathers and copies of the C interface: latent_cache.h, indexer.h.
+// Cache writes, gathers and copies of the C interface: latent_cache.h.
 #ifndef LATHE_CAPI_LATENT_CACHE_H_
 #define LATHE_CAPI_LATENT_CACHE_H_
 
@@ -19,38 +19,22 @@ typedef struct lathe_latent_write_args {
   lathe_tensor positions;
 } lathe_latent_write_args;
 
-// Of both cache writes.
-typedef struct lathe_cache_write_options {
+typedef struct lathe_latent_write_options {
   size_t struct_size;
   int32_t target;
   int32_t power_of_two_scales;
-} lathe_cache_write_options;
+} lathe_latent_write_options;
 
 LATHE_C_API int32_t lathe_write_latent_cache(const lathe_latent_write_args* args,
-                                             const lathe_cache_write_options* options,
+                                             const lathe_latent_write_options* options,
                                              const lathe_executor* executor,
                                              lathe_message* message);
 
 // `layers` are num_layers structs side by side. workspace: lathe_array_workspace_bytes(num_layers) bytes.
 LATHE_C_API int32_t lathe_write_latent_caches(const lathe_latent_write_args* layers,
                                               size_t num_layers,
-                                              const lathe_cache_write_options* options,
+                                              const lathe_latent_write_options* options,
                                               lathe_buffer workspace,
-                                              const lathe_executor* executor,
-                                              lathe_message* message);
-
-// cache is required, transform is optional.
-typedef struct lathe_indexer_write_args {
-  size_t struct_size;
-  lathe_tensor k;
-  lathe_tensor slot_mapping;
-  const lathe_paged_cache* cache;
-  const lathe_row_transform* transform;
-  lathe_tensor positions;
-} lathe_indexer_write_args;
-
-LATHE_C_API int32_t lathe_write_indexer_cache(const lathe_indexer_write_args* args,
-                                              const lathe_cache_write_options* options,
                                               const lathe_executor* executor,
                                               lathe_message* message);
 

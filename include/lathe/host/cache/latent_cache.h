@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Latent and indexer write: checks, then tokens shared among workers.
+// Cache writes: checks, then tokens shared among workers.
 #ifndef LATHE_HOST_CACHE_LATENT_CACHE_H_
 #define LATHE_HOST_CACHE_LATENT_CACHE_H_
 
@@ -10,7 +10,6 @@
 #include "lathe/host/check.h"
 #include "lathe/host/parallel.h"
 #include "lathe/host/row_transform_check.h"
-#include "lathe/indexer.h"
 #include "lathe/latent_cache.h"
 
 namespace lathe {
@@ -76,21 +75,15 @@ inline bool IsForgotten(const IndexView<1>& slots) {
   return slots.data == nullptr && slots.extent[0] == 0 && slots.stride[0] == 0;
 }
 
-// What the caller knows the arguments by; without a name there is no such argument.
-struct WriteNames {
-  const char* kv_c = "kv_c";
-  const char* k_pe = "k_pe";
-};
-
 // A record that is too narrow by a fixed format most often lacks the part that was forgotten.
-inline Status CheckRecords(const LatentWriteArgs& args, const WriteNames& names) {
+inline Status CheckRecords(const LatentWriteArgs& args) {
   const Status refused = CheckCache("cache", args.cache, RecordWidth(args), true);
   const bool is_narrow = RecordWidth(args) < FixedWidth(args.cache.format);
-  if (!is_narrow || names.k_pe == nullptr || IsGiven(args.k_pe)) return refused;
+  if (!is_narrow || IsGiven(args.k_pe)) return refused;
   return refused.Because("k_pe is not given, and the record is as wide as kv_c alone");
 }
 
-inline Status CheckLatentWrite(const LatentWriteArgs& args, const WriteNames& names) {
+inline Status CheckLatentWrite(const LatentWriteArgs& args) {
   const int64_t num_tokens = args.slot_mapping.extent[0];
   if (IsForgotten(args.slot_mapping) && args.kv_c.extent[0] > 0) {
     return Invalid("slot_mapping")
@@ -100,17 +93,17 @@ inline Status CheckLatentWrite(const LatentWriteArgs& args, const WriteNames& na
   if (num_tokens == 0) return OkStatus();
   LATHE_RETURN_IF_REFUSED(CheckIndices("slot_mapping", args.slot_mapping, {-1}));
   if (args.kv_c.extent[1] < 1) {
-    return Invalid(names.kv_c, ".extent").At(1).Is(args.kv_c.extent[1]).Must("be at least", 1);
+    return Invalid("kv_c", ".extent").At(1).Is(args.kv_c.extent[1]).Must("be at least", 1);
   }
-  LATHE_RETURN_IF_REFUSED(CheckSource(names.kv_c, args.kv_c, num_tokens));
+  LATHE_RETURN_IF_REFUSED(CheckSource("kv_c", args.kv_c, num_tokens));
   if (IsGiven(args.k_pe)) LATHE_RETURN_IF_REFUSED(CheckSource("k_pe", args.k_pe, num_tokens));
-  LATHE_RETURN_IF_REFUSED(CheckRecords(args, names));
+  LATHE_RETURN_IF_REFUSED(CheckRecords(args));
   LATHE_RETURN_IF_REFUSED(CheckSlots(args));
   return CheckWriteTransform(args);
 }
 
 // Nothing that is read for any layer may lie in the cache of any.
-inline Status CheckOverlaps(const LatentWriteArgs* layers, size_t num_layers, const char* name) {
+inline Status CheckOverlaps(const LatentWriteArgs* layers, size_t num_layers) {
   for (size_t i = 0; i < num_layers; ++i) {
     if (layers[i].slot_mapping.extent[0] == 0) continue;
     const ByteRange kv_c = RangeOf(layers[i].kv_c), k_pe = RangeOf(layers[i].k_pe);
@@ -120,7 +113,7 @@ inline Status CheckOverlaps(const LatentWriteArgs* layers, size_t num_layers, co
     for (size_t j = 0; j < num_layers; ++j) {
       if (layers[j].slot_mapping.extent[0] == 0) continue;
       const ByteRange cache = RangeOf(layers[j].cache, RecordWidth(layers[j]));
-      if (Overlap(kv_c, cache)) return Invalid(name).Must("not overlap cache");
+      if (Overlap(kv_c, cache)) return Invalid("kv_c").Must("not overlap cache");
       if (Overlap(k_pe, cache)) return Invalid("k_pe").Must("not overlap cache");
       if (Overlap(slot_mapping, cache)) return Invalid("slot_mapping").Must("not overlap cache");
       if (Overlap(positions, cache)) return Invalid("positions").Must("not overlap cache");
@@ -131,14 +124,19 @@ inline Status CheckOverlaps(const LatentWriteArgs* layers, size_t num_layers, co
   return OkStatus();
 }
 
-inline Status WriteRecords(const LatentWriteArgs* layers, size_t num_layers,
-                           const WriteNames& names, const LatentWriteOptions& options,
-                           const Executor& executor) {
+}  // namespace
+}  // namespace detail
+}  // namespace lathe
+
+lathe::Status lathe::WriteLatentCaches(const LatentWriteArgs* layers, size_t num_layers,
+                                       const LatentWriteOptions& options,
+                                       const Executor& executor) noexcept {
+  LATHE_BEGIN_CALL;
   if (layers == nullptr && num_layers > 0) return Invalid("layers").Must("not be null");
   for (size_t i = 0; i < num_layers; ++i) {
-    LATHE_RETURN_IF_REFUSED(CheckLatentWrite(layers[i], names));
+    LATHE_RETURN_IF_REFUSED(CheckLatentWrite(layers[i]));
   }
-  LATHE_RETURN_IF_REFUSED(CheckOverlaps(layers, num_layers, names.kv_c));
+  LATHE_RETURN_IF_REFUSED(CheckOverlaps(layers, num_layers));
   const KernelTable* kernels = nullptr;
   LATHE_RETURN_IF_REFUSED(StartCall(options.target, executor, &kernels));
   // A record takes some 50 ns and more; fewer than 32 of them are not worth a second thread.
@@ -151,37 +149,10 @@ inline Status WriteRecords(const LatentWriteArgs* layers, size_t num_layers,
   return OkStatus();
 }
 
-}  // namespace
-}  // namespace detail
-}  // namespace lathe
-
-lathe::Status lathe::WriteLatentCaches(const LatentWriteArgs* layers, size_t num_layers,
-                                       const LatentWriteOptions& options,
-                                       const Executor& executor) noexcept {
-  LATHE_BEGIN_CALL;
-  return WriteRecords(layers, num_layers, {}, options, executor);
-}
-
 lathe::Status lathe::WriteLatentCache(const LatentWriteArgs& args,
                                       const LatentWriteOptions& options,
                                       const Executor& executor) noexcept {
-  LATHE_BEGIN_CALL;
-  return WriteRecords(&args, 1, {}, options, executor);
-}
-
-// A key of an indexer is a record without a rope part of its own.
-lathe::Status lathe::WriteIndexerCache(const IndexerWriteArgs& args,
-                                       const IndexerWriteOptions& options,
-                                       const Executor& executor) noexcept {
-  LATHE_BEGIN_CALL;
-  LatentWriteArgs write;
-  write.kv_c = args.k;
-  write.slot_mapping = args.slot_mapping;
-  write.cache = args.cache;
-  write.transform = args.transform;
-  write.positions = args.positions;
-  return WriteRecords(&write, 1, {"k", nullptr}, {options.target, options.power_of_two_scales},
-                      executor);
+  return WriteLatentCaches(&args, 1, options, executor);
 }
 
 #endif  // LATHE_HOST_CACHE_LATENT_CACHE_H_
