@@ -327,10 +327,10 @@ int64_t lathe_row_compressed_keys(int64_t seq_len, int64_t q_len, int64_t i, int
   return lathe::RowCompressedKeys(seq_len, q_len, i, ratio);
 }
 
-int64_t lathe_window_slot(const lathe_tensor* block_table, int64_t row, int64_t index,
-                          int64_t block_size) {
+int64_t lathe_block_table_slot(const lathe_tensor* block_table, int64_t row, int64_t index,
+                               int64_t block_size) {
   return lathe::capi::WithTable(block_table, [=](const auto& table) {
-    return lathe::WindowSlot(table, row, index, block_size);
+    return lathe::BlockTableSlot(table, row, index, block_size);
   });
 }
 int64_t lathe_compressed_slot(const lathe_tensor* block_table, int64_t row, int64_t position,

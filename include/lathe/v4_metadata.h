@@ -75,8 +75,8 @@ LATHE_INLINE constexpr int64_t RowCompressedKeys(int64_t seq_len, int64_t q_len,
 // The slot, block * block_size + offset, of element `index` (a position, or a compressed entry) of a
 // sequence, whose row of a block_table [B, columns] may be a ring: page p stands in column p mod columns.
 // Where the table holds a negative page: -1. index >= 0.
-LATHE_INLINE int64_t WindowSlot(const IndexView<2>& block_table, int64_t row, int64_t index,
-                                int64_t block_size) noexcept {
+LATHE_INLINE int64_t BlockTableSlot(const IndexView<2>& block_table, int64_t row, int64_t index,
+                                    int64_t block_size) noexcept {
   const int64_t block = block_table(row, index / block_size % block_table.extent[1]);
   return block < 0 ? -1 : block * block_size + index % block_size;
 }
@@ -86,7 +86,7 @@ LATHE_INLINE int64_t WindowSlot(const IndexView<2>& block_table, int64_t row, in
 LATHE_INLINE int64_t CompressedSlot(const IndexView<2>& block_table, int64_t row, int64_t position,
                                     int64_t ratio, int64_t block_size) noexcept {
   if (!IsBoundary(position, ratio)) return -1;
-  return WindowSlot(block_table, row, position / ratio, block_size);
+  return BlockTableSlot(block_table, row, position / ratio, block_size);
 }
 
 // One of `world` ranks that share a sequence: token p belongs to rank (p / interleave) mod world, which keeps

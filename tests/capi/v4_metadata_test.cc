@@ -34,13 +34,13 @@ TEST_CASE("slots through C are those of C++", "[capi]") {
   lathe_tensor c = Mirror(table);
   for (int64_t p = 0; p < 40; ++p) {
     CAPTURE(p);
-    REQUIRE(lathe_window_slot(&c, 1, p, 4) == WindowSlot(table, 1, p, 4));
+    REQUIRE(lathe_block_table_slot(&c, 1, p, 4) == BlockTableSlot(table, 1, p, 4));
     REQUIRE(lathe_compressed_slot(&c, 1, p, 2, 4) == CompressedSlot(table, 1, p, 2, 4));
   }
-  REQUIRE(lathe_window_slot(&c, 1, 1, 4) == 17);
-  REQUIRE(lathe_window_slot(nullptr, 1, 1, 4) == -1);
+  REQUIRE(lathe_block_table_slot(&c, 1, 1, 4) == 17);
+  REQUIRE(lathe_block_table_slot(nullptr, 1, 1, 4) == -1);
   c.dtype = LATHE_DTYPE_FLOAT32;
-  REQUIRE(lathe_window_slot(&c, 1, 1, 4) == -1);
+  REQUIRE(lathe_block_table_slot(&c, 1, 1, 4) == -1);
   c.rank = 0;
   REQUIRE(lathe_compressed_slot(&c, 1, 1, 2, 4) == -1);
 }

@@ -144,7 +144,8 @@ TEST_CASE("page strides past 2^32 bytes", "[mla_decode][A5]") {
   MlaProblem<bfloat16> problem({{2, 512, 64}, {2}, {}, 1});
   problem.options.target = target;
   problem.SetQuery(1.0f);
-  problem.args.keys.cache = LatentPages(static_cast<const bfloat16*>(elements), 2, 1, 576, kStride);
+  problem.args.keys.cache = LatentPages(static_cast<const bfloat16*>(elements), 2, 1, 576);
+  problem.args.keys.cache.block_stride = kStride * 2;
   problem.block_table[0] = 1;
   problem.block_table[1] = 0;
   elements[1] = FromFloat<bfloat16>(3.0f);

@@ -85,8 +85,10 @@ class MlaProblem {
 
     args.q = Packed(q.data(), num_tokens_, c_.shape.num_heads, width());
     args.query_start_loc = Packed(query_start_loc.data(), starts.size());
-    args.keys.cache = LatentPages(static_cast<const T*>(cache.data()), num_blocks_, c_.block_size,
-                                  width(), block_stride_, row_stride_);
+    args.keys.cache =
+        LatentPages(static_cast<const T*>(cache.data()), num_blocks_, c_.block_size, width());
+    args.keys.cache.row_stride = row_stride_ * static_cast<int64_t>(sizeof(T));
+    args.keys.cache.block_stride = block_stride_ * static_cast<int64_t>(sizeof(T));
     args.keys.block_table = Packed(block_table.data(), c_.seq_lens.size(), table_columns_);
     args.keys.seq_lens = Packed(seq_lens.data(), c_.seq_lens.size());
     args.out = Packed(out.data(), num_tokens_, c_.shape.num_heads, c_.shape.kv_lora_rank);

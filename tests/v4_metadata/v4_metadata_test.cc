@@ -89,7 +89,7 @@ TEST_CASE("slots follow the block table, whose columns may be a ring", "[v4_meta
     for (int64_t index = 0; index <= kPositions; ++index) {
       const int64_t page = pages[static_cast<size_t>(row * columns + column)];
       const int64_t slot = page * block_size + offset;
-      REQUIRE(WindowSlot(table, row, index, block_size) == slot);
+      REQUIRE(BlockTableSlot(table, row, index, block_size) == slot);
       for (const int64_t ratio : {1, 4, 128}) {
         for (int64_t inside = 0; inside < ratio; ++inside) {
           REQUIRE(CompressedSlot(table, row, index * ratio + inside, ratio, block_size) ==
@@ -103,13 +103,13 @@ TEST_CASE("slots follow the block table, whose columns may be a ring", "[v4_meta
     }
   }
   pages[0] = -1;
-  REQUIRE(WindowSlot(table, 0, 0, block_size) == -1);
+  REQUIRE(BlockTableSlot(table, 0, 0, block_size) == -1);
 }
 
 TEST_CASE("slots beyond 2^31 are right", "[v4_metadata]") {
   const int32_t page = 2'000'000'000;
   const IndexView<2> table(View<const int32_t, 2>(Packed(&page, 1, 1)));
-  REQUIRE(WindowSlot(table, 0, 63, 64) == int64_t{2'000'000'000} * 64 + 63);
+  REQUIRE(BlockTableSlot(table, 0, 63, 64) == int64_t{2'000'000'000} * 64 + 63);
 }
 
 TEST_CASE("ranks deal tokens out among themselves", "[v4_metadata]") {

@@ -79,21 +79,19 @@ LATHE_INLINE constexpr CacheFormat LatentFormatOf(DType dtype) noexcept {
 }
 }  // namespace detail
 
-// A cache of plain elements [num_blocks, block_size, width], T = float, float16 or bfloat16. The strides, in the order
-// of PagedCache's, are in elements; 0 = dense. A const T gives a PagedCache, otherwise a MutablePagedCache.
+// A dense cache of plain elements [num_blocks, block_size, width], T = float, float16 or bfloat16; one with gaps has its
+// strides, which are bytes, set afterwards. A const T gives a PagedCache, otherwise a MutablePagedCache.
 template <class T>
-LATHE_INLINE auto LatentPages(T* data, int64_t num_blocks, int64_t block_size, int64_t width,
-                              int64_t block_stride = 0, int64_t row_stride = 0) noexcept {
+LATHE_INLINE auto LatentPages(T* data, int64_t num_blocks, int64_t block_size,
+                              int64_t width) noexcept {
   using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
-  constexpr auto kBytes = static_cast<int64_t>(sizeof(T));
-  if (row_stride == 0) row_stride = width;
-  if (block_stride == 0) block_stride = block_size * row_stride;
+  const int64_t row_bytes = width * static_cast<int64_t>(sizeof(T));
   return BasicPagedCache<Byte>{reinterpret_cast<Byte*>(data),
                                detail::LatentFormatOf(kDTypeOf<T>),
                                num_blocks,
                                block_size,
-                               block_stride * kBytes,
-                               row_stride * kBytes,
+                               block_size * row_bytes,
+                               row_bytes,
                                1.0f};
 }
 

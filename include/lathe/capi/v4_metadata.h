@@ -22,8 +22,8 @@ LATHE_C_API int64_t lathe_row_compressed_keys(int64_t seq_len, int64_t q_len, in
                                               int64_t ratio);
 
 // block_table: [B, columns] int32 or int64; -1, too, for any other tensor.
-LATHE_C_API int64_t lathe_window_slot(const lathe_tensor* block_table, int64_t row, int64_t index,
-                                      int64_t block_size);
+LATHE_C_API int64_t lathe_block_table_slot(const lathe_tensor* block_table, int64_t row,
+                                           int64_t index, int64_t block_size);
 LATHE_C_API int64_t lathe_compressed_slot(const lathe_tensor* block_table, int64_t row,
                                           int64_t position, int64_t ratio, int64_t block_size);
 
