@@ -96,7 +96,7 @@ struct Tensors {
 
   Tensor<3> q, out;
   Tensor<2> angles, weights;
-  std::vector<uint8_t> codes;
+  std::vector<float8_e4m3fn> codes;
   std::vector<float> weights_out;
   std::vector<int64_t> positions;
   QueryPrepArgs args;
@@ -116,9 +116,9 @@ void Check(const QueryPrepArgs& args) {
     if (args.codes.empty()) {
       got = ref::At(Input(args.out), token, head, static_cast<int64_t>(c));
     } else {
-      const uint8_t* codes =
+      const float8_e4m3fn* codes =
           args.codes.data + token * args.codes.stride[0] + head * args.codes.stride[1];
-      got = scale * static_cast<double>(ToFloat(float8_e4m3fn{codes[c]}));
+      got = scale * static_cast<double>(ToFloat(codes[c]));
     }
     if (!(std::abs(got - row[c]) <= std::abs(row[c]) / 15 + amax / 1000)) {
       throw RowError("column " + std::to_string(c) + " is " + std::to_string(got) +

@@ -44,7 +44,7 @@ IndexerInputs MakeInputs(Input& in, Arrays& arrays) {
   if (in.Flip()) {
     inputs.q = arrays.FloatInput<3>({tokens, heads, width}, DTypeOf(in));
   } else {
-    inputs.q_fp8 = arrays.Make<View<uint8_t, 3>, 3>({tokens, heads, width}, 1, true, {});
+    inputs.q_fp8 = arrays.Make<View<float8_e4m3fn, 3>, 3>({tokens, heads, width}, 1, true, {});
     test::Random random = in.Numbers();
     for (std::byte& byte : arrays.last())
       byte = static_cast<std::byte>(random.Below(0x48) + (random.Below(2) << 7));

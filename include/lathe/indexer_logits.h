@@ -33,7 +33,7 @@ struct IndexerShape {
 // T query rows (tokens) over B sequences, H indexer heads, D columns. Strides in elements.
 //
 //   q                [T, H, D] float32, float16 or bfloat16, innermost stride 1; or instead
-//   q_fp8            [T, H, D] e4m3 codes, innermost stride 1; their scales are folded into weights
+//   q_fp8            [T, H, D] float8_e4m3fn, innermost stride 1; their scales are folded into weights
 //   weights          [T, H] with all constant factors (D^-0.5, H^-0.5) folded in
 //   query_start_loc  [B+1] rows of sequence b are [query_start_loc[b], query_start_loc[b+1]); not given: one row per
 //                    sequence, or, where keys have no block_table, one sequence of all rows
@@ -48,7 +48,7 @@ struct IndexerShape {
 //   candidate_block_size   keys of a candidate block, >= 1; not the page size
 struct IndexerInputs {
   In<3> q = {};
-  View<const uint8_t, 3> q_fp8 = {};
+  View<const float8_e4m3fn, 3> q_fp8 = {};
   View<const float, 2> weights = {};
   IndexView<1> query_start_loc = {};
   KeySet keys = {};

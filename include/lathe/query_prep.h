@@ -25,7 +25,7 @@ namespace lathe {
 //   positions    [>=T] of the tokens, below P of transform.rope; not looked at without a rope
 //   out          [T, H, D] of any of the three types, innermost stride 1: the transformed rows. May be the
 //                very array q (same data, strides, type): in place
-//   codes        [T, H, D] instead of out, innermost stride 1: e4m3fn codes of row / scale, the scale one for
+//   codes        [T, H, D] float8_e4m3fn instead of out, innermost stride 1: row / scale, the scale one for
 //                each row, max(amax, 1e-4) / 448 (options: the next power of two)
 //   q_scales     [T, H] optional, with codes: these scales
 //   weights      [T, H] float32, float16 or bfloat16, innermost stride 1: head weights of an indexer
@@ -36,7 +36,7 @@ struct QueryPrepArgs {
   RowTransform transform = {};
   IndexView<1> positions = {};
   Out<3> out = {};
-  View<uint8_t, 3> codes = {};
+  View<float8_e4m3fn, 3> codes = {};
   View<float, 2> q_scales = {};
   In<2> weights = {};
   View<float, 2> weights_out = {};

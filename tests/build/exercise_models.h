@@ -11,7 +11,7 @@ bool ExerciseIndexer(lathe::Target target) {
   float q[kIndexHeads * kWidth], k[kKeys * kWidth], weights[kIndexHeads] = {1, 0.5f};
   for (int64_t i = 0; i < kIndexHeads * kWidth; ++i) q[i] = Value(i + 2);
   for (int64_t i = 0; i < kKeys * kWidth; ++i) k[i] = Value(i * 3 + i / kWidth);
-  uint8_t codes[kIndexHeads * kWidth];
+  lathe::float8_e4m3fn codes[kIndexHeads * kWidth];
   lathe::QueryPrepArgs prepare;
   prepare.q = lathe::Packed(static_cast<const float*>(q), 1, kIndexHeads, kWidth);
   prepare.codes = lathe::Packed(codes, 1, kIndexHeads, kWidth);

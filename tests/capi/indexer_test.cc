@@ -218,7 +218,7 @@ TEST_CASE("indexer logits and selections through C are those of C++", "[capi]") 
   REQUIRE(counts == expected_counts);
 
   // Slots of another cache's pages, some of whose ids are wrong: holes.
-  const std::vector<int32_t> table = {7, 3, 99, 1, 0, 2, 5, 4, 6, 8, 3, 7, 1, 99};
+  const std::vector<int32_t> table = {7, 99, 3, 1, 0, 2, 5, 4, 99, 8, 3, 7, 1, 6};
   const std::vector<int64_t> row_seq(static_cast<size_t>(rows), 1);
   const auto num_seqs = static_cast<int64_t>(indexer_case.seq_lens.size());
   const bool is_ragged = problem.IsRagged();

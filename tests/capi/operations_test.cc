@@ -397,7 +397,7 @@ TEST_CASE("query preparation through C gives the bits of C++", "[capi]") {
   REQUIRE(SameBits(outputs(), expected));
 
   c.codes = lathe_packed3(problem.codes.data(), LATHE_DTYPE_FLOAT32, 3, 2, 128);
-  RequireInvalid(prepare, "codes.dtype is 0, must be uint8 here");
+  RequireInvalid(prepare, "codes.dtype is 0, must be uint8 here (codes of float8_e4m3fn)");
 }
 
 }  // namespace

@@ -57,9 +57,9 @@ TEST_CASE("codes are those of the transformed rows", "[query_prep]") {
         const float scale = ScaleOf(&rows[r * static_cast<size_t>(width)], width, power_of_two);
         CAPTURE(Name(target), width, Name(type), power_of_two, i, rows[i], scale);
         REQUIRE(problem.q_scales[r] == scale);
-        REQUIRE(problem.codes[i] == FromFloat<float8_e4m3fn>(rows[i] / scale).bits);
+        REQUIRE(problem.codes[i].bits == FromFloat<float8_e4m3fn>(rows[i] / scale).bits);
       }
-      const std::vector<uint8_t> codes = problem.codes.Copy();
+      const std::vector<float8_e4m3fn> codes = problem.codes.Copy();
       problem.codes.Poison();
       problem.args.q_scales = {};
       problem.Run();
@@ -145,7 +145,7 @@ TEST_CASE("strided queries are prepared and gaps keep their bytes", "[query_prep
 
   const int64_t t = heads_first ? 9 : 31, h = heads_first ? 40 : 10;
   Strided<float, 3> q({3, 2, 7}, {t, h, 1}, problem.q.Values()), out({3, 2, 7}, {t + 2, h + 3, 1});
-  Strided<uint8_t, 3> codes({3, 2, 7}, {t + 1, h + 5, 1});
+  Strided<float8_e4m3fn, 3> codes({3, 2, 7}, {t + 1, h + 5, 1});
   Strided<float, 2> q_scales({3, 2}, {5, 2}), weights_out({3, 2}, {1, 4});
   Strided<float, 2> weights({3, 2}, {6, 1}, problem.weights.Values());
   Strided<int64_t, 1> positions({3}, {4}, problem.positions);
@@ -181,7 +181,7 @@ TEST_CASE("bits of a row depend on nothing else", "[query_prep]") {
   problem.AskForCodes();
   problem.GiveWeights();
   problem.Run();
-  const std::vector<uint8_t> codes = problem.codes.Copy();
+  const std::vector<float8_e4m3fn> codes = problem.codes.Copy();
   const std::vector<float> weights_out = problem.weights_out.Copy();
   for (const size_t workers : {2, 3, 7}) {
     problem.codes.Poison();

@@ -91,7 +91,7 @@ class QueryProblem {
   QueryCase the_case;
   TransformTables tables;
   AnyTensor<3> q, out;
-  Guarded<uint8_t> codes;
+  Guarded<float8_e4m3fn> codes;
   Guarded<float> q_scales;
   AnyTensor<2> weights;
   Guarded<float> weights_out;

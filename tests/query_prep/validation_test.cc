@@ -225,7 +225,7 @@ TEST_CASE("query preparation refuses overlap other than in place", "[query_prep]
   });
   RequireRefusals(
       {{"invalid argument: codes must not overlap another array of the call: q",
-        [](Problem& p) { p.args.codes.data = reinterpret_cast<uint8_t*>(p.q.bytes.data()); }},
+        [](Problem& p) { p.args.codes.data = reinterpret_cast<float8_e4m3fn*>(p.q.bytes.data()); }},
        {"invalid argument: q_scales must not overlap another array of the call: codes",
         [](Problem& p) { p.args.q_scales.data = reinterpret_cast<float*>(p.codes.data() + 4); }}},
       AskForCodes);

@@ -28,9 +28,9 @@ struct FixedType<float> {
   static constexpr const char* kRule = "be float32 here";
 };
 template <>
-struct FixedType<uint8_t> {
+struct FixedType<float8_e4m3fn> {
   static constexpr int32_t kDType = LATHE_DTYPE_UINT8;
-  static constexpr const char* kRule = "be uint8 here";
+  static constexpr const char* kRule = "be uint8 here (codes of float8_e4m3fn)";
 };
 template <>
 struct FixedType<uint64_t> {

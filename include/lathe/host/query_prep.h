@@ -44,7 +44,7 @@ inline Status CheckQueryRows(const QueryPrepArgs& args) {
   }
   if (IsGiven(args.out)) LATHE_RETURN_IF_REFUSED(CheckTensor("out", args.out, {true, true}));
   if (IsGiven(args.codes)) {
-    LATHE_RETURN_IF_REFUSED(CheckRows("codes", args.codes, sizeof(uint8_t), {true, true}));
+    LATHE_RETURN_IF_REFUSED(CheckRows("codes", args.codes, sizeof(float8_e4m3fn), {true, true}));
   }
   return OkStatus();
 }

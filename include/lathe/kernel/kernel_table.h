@@ -149,7 +149,7 @@ struct IndexerCall {
   int64_t width = 0;
   float scale = 1.0f;  // of the whole cache
   In<3> q = {};        // or, where it is empty,
-  View<const uint8_t, 3> q_fp8 = {};
+  View<const float8_e4m3fn, 3> q_fp8 = {};
   View<const float, 2> weights = {};
   KeyRows keys = {};
   IndexView<2> candidate_blocks = {};

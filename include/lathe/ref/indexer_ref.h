@@ -28,9 +28,9 @@ inline IndexerRow IndexerRowAt(const IndexerInputs& inputs, int64_t token) {
     row.weights.push_back(double{weights.data[token * weights.stride[0] + h * weights.stride[1]]});
     std::vector<double> q;
     for (int64_t c = 0; c < width; ++c) {
-      const View<const uint8_t, 3>& codes = inputs.q_fp8;
+      const View<const float8_e4m3fn, 3>& codes = inputs.q_fp8;
       const int64_t at = token * codes.stride[0] + h * codes.stride[1] + c * codes.stride[2];
-      q.push_back(has_codes ? double{ToFloat(float8_e4m3fn{codes.data[at]})}
+      q.push_back(has_codes ? double{ToFloat(codes.data[at])}
                             : At(inputs.q, token, h, c));
     }
     row.q.push_back(q);

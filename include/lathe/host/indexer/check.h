@@ -28,7 +28,7 @@ inline IndexerBatch ShapeOf(const IndexerInputs& inputs) {
 }
 
 // Codes have no dtype, else as a tensor.
-inline Status CheckCodes(const char* name, const View<const uint8_t, 3>& v, bool needs_data) {
+inline Status CheckCodes(const char* name, const View<const float8_e4m3fn, 3>& v, bool needs_data) {
   LATHE_RETURN_IF_REFUSED(CheckSpan(name, v.extent, v.stride, 3, 1));
   if (v.extent[2] > 1 && v.stride[2] != 1) {
     return Invalid(name, ".stride").At(2).Is(v.stride[2]).Must("be", 1);

@@ -123,8 +123,8 @@ class IndexerScorer {
       return Convert(q.dtype, q.data + offset * static_cast<int64_t>(SizeOf(q.dtype)),
                      kDTypeOf<Element>, reinterpret_cast<std::byte*>(to), call.width);
     }
-    const View<const uint8_t, 3>& codes = call.q_fp8;
-    const uint8_t* from = codes.data + token * codes.stride[0] + head * codes.stride[1];
+    const View<const float8_e4m3fn, 3>& codes = call.q_fp8;
+    const float8_e4m3fn* from = codes.data + token * codes.stride[0] + head * codes.stride[1];
     DecodeCodes<float8_e4m3fn>(reinterpret_cast<const std::byte*>(from), call.width, Unscaled(),
                                to);
   }
