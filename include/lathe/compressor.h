@@ -26,10 +26,12 @@ struct CompressorShape {
 
 // N tokens of B sequences. C = D, or 2 * D with overlap.
 //
-// The token at position p has a row of C values kv and as many scores s = score + ape[p mod ratio]. If
-// (p + 1) mod ratio == 0 it is a boundary, and entry p / ratio is made of the `window` rows that end at p, those
-// before position 0 left out: window = ratio, or with overlap 2 * ratio, where the older `ratio` rows count with
-// their first D columns and the newer ones with their second D. Each column by itself,
+// The token at position p has a row of C values kv and as many scores s = score + ape[p mod ratio]; ape (absolute
+// position embedding) is a learned bias for each place among the `ratio` tokens of an entry. If (p + 1) mod ratio == 0
+// the token is a boundary, the last one of an entry, and entry p / ratio is made of the `window` rows that end at p,
+// those before position 0 left out. Without overlap these are the entry's own rows, window = ratio. With overlap they
+// are those of the entry before it as well, window = 2 * ratio: a token's row has then two halves of D columns, the
+// first for the entry after its own, the second for its own. Each column by itself,
 //
 //   y = sum_w softmax(s)_w * kv_w
 //
@@ -74,7 +76,7 @@ struct CompressorOptions {
   bool overlap = false;
   // Scales are powers of two in formats that leave the choice, see LatentWriteOptions.
   bool power_of_two_scales = false;
-  // Of each sequence, rows of its last `state_tokens` tokens are saved: at least `window`, and k more where k
+  // The rows of each sequence's last `state_tokens` tokens are saved: at least `window`, and k more where k
   // tokens may be taken back (speculation). 0: as many as the ring holds, all of them in an unwrapped table.
   int64_t state_tokens = 0;
   // Rows of other ranks are neither pooled nor saved; the state holds a rank's own rows in order, row

@@ -45,7 +45,7 @@ struct IndexerShape {
 //
 //   candidate_blocks       [T, n] row t sees key s only if s / candidate_block_size is among them. Any order;
 //                          entries < 0 or past the row's keys are skipped
-//   candidate_block_size   keys of a candidate block, >= 1; not the page size
+//   candidate_block_size   keys of a candidate block, >= 1, with candidate_blocks, else 0; not the page size
 struct IndexerInputs {
   In<3> q = {};
   View<const float8_e4m3fn, 3> q_fp8 = {};

@@ -69,7 +69,7 @@ LATHE_API Status WriteLatentCache(const LatentWriteArgs& args,
                                   const LatentWriteOptions& options = {},
                                   const Executor& executor = {}) noexcept;
 
-// The same for `num_layers` calls at once, which share workers: layers of few tokens need not wait for one
+// WriteLatentCache for `num_layers` calls at once, which share workers: layers of few tokens need not wait for one
 // another. Everything may differ between layers; their caches may lie interleaved in one block of memory.
 // Refuses what WriteLatentCache refuses for any layer, and a cache that overlaps any layer's source, before
 // anything is written. O(sum of N * width + num_layers^2).
@@ -138,7 +138,7 @@ struct PageCopyArgs {
 // destination that overlaps block_pairs, or the source unless they are one cache.
 LATHE_API Status CopyCachePages(const PageCopyArgs& args, const Executor& executor = {}) noexcept;
 
-// The same for `num_layers` calls at once, which share workers. Everything may differ between
+// CopyCachePages for `num_layers` calls at once, which share workers. Everything may differ between
 // layers; a page that one layer writes must be of no use to another, which is not checked.
 LATHE_API Status CopyCachesPages(const PageCopyArgs* layers, size_t num_layers,
                                  const Executor& executor = {}) noexcept;
@@ -167,7 +167,7 @@ struct RecordCopyArgs {
 LATHE_API Status CopyCacheRecords(const RecordCopyArgs& args,
                                   const Executor& executor = {}) noexcept;
 
-// The same for `num_layers` calls at once, which share workers. Everything may differ between layers; a record that
+// CopyCacheRecords for `num_layers` calls at once, which share workers. Everything may differ between layers; a record that
 // one layer writes must be of no use to another, which is not checked. O(sum of N * record bytes + num_layers^2).
 LATHE_API Status CopyCachesRecords(const RecordCopyArgs* layers, size_t num_layers,
                                    const Executor& executor = {}) noexcept;

@@ -55,9 +55,10 @@ struct PrefillOptions {
   bool causal = true;
   // Keys a query sees at most, >= 1, the last ones that causality leaves, its own included. kNoWindow: all.
   int64_t window = kNoWindow;
-  // Keys a partial result covers at least, > 0: as MlaDecodeOptions::split_tokens.
+  // Keys a partial result covers at least, > 0. Together with a sequence's number of keys it decides where the sums
+  // are cut, so it decides the last bits of a result; threads and batch do not.
   int64_t split_tokens = 1024;
-  // As of decode: kAuto takes bf16 products where q, k and v are bfloat16, and adds what rounding of weights loses
+  // kAuto takes bf16 products where q, k and v are bfloat16, and adds what rounding of weights loses
   // where some query of a block of 128 rows sees no more than 1024 keys, a fifth more work. kBFloat16 leaves that out.
   Precision precision = Precision::kAuto;
   LsePolicy lse_policy = {};

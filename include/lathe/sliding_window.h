@@ -10,8 +10,11 @@
 //
 //   MlaShape shape{64, 512, 0};                       // value = the whole key row, its rotated part included
 //   MlaDecodeOptions options; options.softmax_scale = 1 / sqrt(512)
-//   MlaDecodeArgs args{q, {}, {}, query_start_loc, keys, extra_keys, attn_sink, out_rope};
-//   args.out_rope = {cos, sin, true, false, true};    // undoes the rotation of the values
+//   MlaDecodeArgs args;                               // q, query_start_loc, attn_sink, out
+//   args.keys = WindowKeys(window_cache, block_table, seq_lens, 128);
+//   args.extra_keys = CompressedKeys(cache, entry_block_table, seq_lens, 128);
+//   args.out_rope.cos = cos; args.out_rope.sin = sin;
+//   args.out_rope.inverse = true;                     // undoes the rotation of the values
 //   PlanMlaDecode(shape, options, args, ...); RunMlaDecode(...);
 //
 // What a window and the entries have in common is not removed: they are different keys. Any window goes with any
@@ -60,7 +63,8 @@ LATHE_INLINE KeySet CompressedKeys(const PagedCache& cache, const IndexView<2>& 
   return keys;
 }
 
-// Of those, the ones in row t's list, by number of the entry; others in it are skipped.
+// Entries that are complete at a query's position, as CompressedKeys gives them, of which row t sees those in its list,
+// by number of the entry; other numbers in it are skipped.
 LATHE_INLINE KeySet ListedEntries(const PagedCache& cache, const IndexView<2>& block_table,
                                   const IndexView<1>& seq_lens, int64_t ratio,
                                   const IndexView<2>& indices,

@@ -36,7 +36,7 @@ LATHE_INLINE KeySet ListedKeys(const PagedCache& cache, const IndexView<2>& bloc
   return keys;
 }
 
-// The same with physical slots, block * cache.block_size + offset, in place of positions: lists already
+// Row t sees the keys in the slots slots[t, 0 : topk_length[t]], block * cache.block_size + offset: lists already
 // translated, or shared by several caches of one page table.
 LATHE_INLINE KeySet ListedSlots(const PagedCache& cache, const IndexView<2>& slots,
                                 const IndexView<1>& topk_length = {}) noexcept {

@@ -26,8 +26,9 @@ enum class TopkIndexBase : uint8_t {
 //
 //   logits       [T, L] float32, inner stride 1, L <= 2^31 - 1; read in [start, end) of each row only, and
 //                only where there is a choice to make or `values` to write
-//   row_starts   [T] optional; row t considers the columns [max(0, row_starts[t]), min(L, row_ends[t])).
-//   row_ends     [T] optional  Any value is allowed: end <= start, or start >= L, is an empty row
+//   row_starts   [T] optional: first column of row t; not given, or negative: 0
+//   row_ends     [T] optional: the column that row t ends before; not given, or past L: L. Any values are allowed: a row
+//                whose start is not below its end is empty
 //   row_lens     [T] optional: positions of row t, counted from index_base; default: up to the last
 //                position of its last column. Columns that start at or past it do not count (a causal
 //                limit in tokens), a pool that crosses it is cut, and what it leaves past the last

@@ -15,7 +15,7 @@ namespace lathe {
 // Numbers of the ABI.
 enum class NormKind : uint8_t { kNone = 0, kRms = 1, kLayer = 2 };
 
-// Of a row x of D columns, sums over all of them:
+// What becomes of a row x of D columns; sums and means are over all of them:
 //
 //   kRms    x / sqrt(mean(x^2) + eps) * weight                             (arXiv 1910.07467)
 //   kLayer  (x - mean(x)) / sqrt(mean((x - mean(x))^2) + eps) * weight + bias  (arXiv 1607.06450)

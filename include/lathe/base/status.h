@@ -13,13 +13,21 @@
 
 namespace lathe {
 
+// Headers of operations list what is refused; these rules, the same for all operations, say by which code.
 enum class StatusCode : uint8_t {
   kOk = 0,
-  kInvalidArgument,  // an argument breaks its rule
-  kBufferTooSmall,   // plan memory or workspace; `value` is what was given, `bound` what is needed
-  kIndexOutOfRange,  // a block id, slot or length points outside what it indexes
-  kStalePlan,        // the plan was made for other extents or other lengths
-  kTargetUnavailable,  // the forced target is not compiled in, or this CPU cannot run it
+  // An argument breaks a rule of its own or towards another one: null or misaligned data, extents, strides and types
+  // that do not fit, overlaps, numbers below their least (a length below 0, too), unknown enumerators.
+  kInvalidArgument,
+  // Plan memory or workspace. The status's integer is what was given, its bound what is needed.
+  kBufferTooSmall,
+  // What an index array holds leads outside of what it indexes: block ids, slots, positions, sequences, and lengths
+  // that a block table does not cover.
+  kIndexOutOfRange,
+  // The plan was made for other extents, types or lengths.
+  kStalePlan,
+  // The forced target is not compiled in, or this CPU cannot run it.
+  kTargetUnavailable,
 };
 
 LATHE_INLINE constexpr const char* Name(StatusCode code) noexcept {

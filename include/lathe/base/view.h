@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strided, non-owning views over raw pointers: typed (View), dtype-tagged (In, Out) and integer
-// arrays of either width (IndexView). 64-bit extents and strides, counted in elements.
+// arrays of either width (IndexView). 64-bit extents and strides, counted in elements. Data must be aligned to its
+// element (2 bytes for float16 and bfloat16, 4 for float32 and int32, 8 for int64); operations refuse other data.
 #ifndef LATHE_BASE_VIEW_H_
 #define LATHE_BASE_VIEW_H_
 
@@ -122,7 +123,7 @@ struct IndexView {
   }
 };
 
-// The same to be written: index lists, counts. Values go through Set, whatever the width.
+// An integer array, int32 or int64, that is written: index lists, counts. Values go through Set, whatever the width.
 template <size_t R>
 struct MutableIndexView {
   void* data = nullptr;
