@@ -165,11 +165,10 @@ int32_t lathe_write_latent_cache(const lathe_latent_write_args* args,
 int32_t lathe_write_latent_caches(const lathe_latent_write_args* layers, size_t num_layers,
                                   const lathe_latent_write_options* options, lathe_buffer workspace,
                                   const lathe_executor* executor, lathe_message* message) {
-  lathe::capi::Conversion conversion;
+  lathe::capi::Conversion conversion(workspace);
   lathe::LatentWriteOptions the_options;
   conversion.Struct("options", options, &the_options);
-  const auto* the_layers =
-      conversion.Array<lathe::LatentWriteArgs>("layers", layers, num_layers, workspace);
+  const auto* the_layers = conversion.Array<lathe::LatentWriteArgs>("layers", layers, num_layers);
   if (!conversion.ok()) return conversion.Finish(message);
   return lathe::capi::Conversion::Report(
       lathe::WriteLatentCaches(the_layers, num_layers, the_options,
@@ -196,9 +195,8 @@ int32_t lathe_copy_cache_pages(const lathe_page_copy_args* args, const lathe_exe
 int32_t lathe_copy_caches_pages(const lathe_page_copy_args* layers, size_t num_layers,
                                 lathe_buffer workspace, const lathe_executor* executor,
                                 lathe_message* message) {
-  lathe::capi::Conversion conversion;
-  const auto* the_layers =
-      conversion.Array<lathe::PageCopyArgs>("layers", layers, num_layers, workspace);
+  lathe::capi::Conversion conversion(workspace);
+  const auto* the_layers = conversion.Array<lathe::PageCopyArgs>("layers", layers, num_layers);
   if (!conversion.ok()) return conversion.Finish(message);
   return lathe::capi::Conversion::Report(
       lathe::CopyCachesPages(the_layers, num_layers, lathe::capi::ToExecutor(executor)), message);
@@ -217,18 +215,17 @@ int32_t lathe_copy_cache_records(const lathe_record_copy_args* args, const lathe
 int32_t lathe_copy_caches_records(const lathe_record_copy_args* layers, size_t num_layers,
                                   lathe_buffer workspace, const lathe_executor* executor,
                                   lathe_message* message) {
-  lathe::capi::Conversion conversion;
-  const auto* the_layers =
-      conversion.Array<lathe::RecordCopyArgs>("layers", layers, num_layers, workspace);
+  lathe::capi::Conversion conversion(workspace);
+  const auto* the_layers = conversion.Array<lathe::RecordCopyArgs>("layers", layers, num_layers);
   if (!conversion.ok()) return conversion.Finish(message);
   return lathe::capi::Conversion::Report(
       lathe::CopyCachesRecords(the_layers, num_layers, lathe::capi::ToExecutor(executor)), message);
 }
 
 int32_t lathe_merge_states(const lathe_merge_states_args* args,
-                           const lathe_merge_states_options* options,
+                           const lathe_merge_states_options* options, lathe_buffer workspace,
                            const lathe_executor* executor, lathe_message* message) {
-  return lathe::capi::Call(lathe::MergeStates, args, options, executor, message);
+  return lathe::capi::Call(lathe::MergeStates, args, options, workspace, executor, message);
 }
 
 int32_t lathe_prepare_queries(const lathe_query_prep_args* args,
@@ -289,8 +286,9 @@ int32_t lathe_compress_tokens(const lathe_compressor_args* args,
 
 int32_t lathe_merge_compressed(const lathe_compressed_merge_args* args,
                                const lathe_compressed_merge_options* options,
-                               const lathe_executor* executor, lathe_message* message) {
-  return lathe::capi::Call(lathe::MergeCompressed, args, options, executor, message);
+                               lathe_buffer workspace, const lathe_executor* executor,
+                               lathe_message* message) {
+  return lathe::capi::Call(lathe::MergeCompressed, args, options, workspace, executor, message);
 }
 
 int64_t lathe_num_compressed(int64_t seq_len, int64_t ratio) {

@@ -231,7 +231,7 @@ TEST_CASE("every operation takes a target", "[capi]") {
       });
   RequireTargetRefused<lathe_merge_states_args, lathe_merge_states_options>(
       [](auto args, auto options, lathe_message* m) {
-        return lathe_merge_states(args, options, nullptr, m);
+        return lathe_merge_states(args, options, {}, nullptr, m);
       });
   RequireTargetRefused<lathe_query_prep_args, lathe_query_prep_options>(
       [](auto args, auto options, lathe_message* m) {
@@ -255,7 +255,7 @@ TEST_CASE("every operation takes a target", "[capi]") {
       });
   RequireTargetRefused<lathe_compressed_merge_args, lathe_compressed_merge_options>(
       [](auto args, auto options, lathe_message* m) {
-        return lathe_merge_compressed(args, options, nullptr, m);
+        return lathe_merge_compressed(args, options, {}, nullptr, m);
       });
 }
 
@@ -277,8 +277,9 @@ TEST_CASE("pointers that are null are named", "[capi]") {
   RequireInvalid(
       [&](lathe_message* m) { return lathe_run_mla_decode(nullptr, &c.args, {}, nullptr, m); },
       "plan must be given");
-  RequireInvalid([](lathe_message* m) { return lathe_merge_states(nullptr, nullptr, nullptr, m); },
-                 "args must be given");
+  RequireInvalid(
+      [](lathe_message* m) { return lathe_merge_states(nullptr, nullptr, {}, nullptr, m); },
+      "args must be given");
 }
 
 }  // namespace

@@ -174,7 +174,6 @@ TEST_CASE("partials of ranks and their merge through C give the bits of C++", "[
   auto c = Sized<lathe_compressed_merge_args>();
   c.parts = tensors.data();
   c.num_parts = tensors.size();
-  c.workspace = {memory.data(), memory.size()};
   c.positions = Mirror(args.positions);
   c.slot_mapping = Mirror(args.slot_mapping);
   c.transform = &transform.c;
@@ -184,7 +183,7 @@ TEST_CASE("partials of ranks and their merge through C give the bits of C++", "[
   options.power_of_two_scales = 1;
   options.target = static_cast<int32_t>(target);
   const auto merge = [&](lathe_message* m) {
-    return lathe_merge_compressed(&c, &options, nullptr, m);
+    return lathe_merge_compressed(&c, &options, {memory.data(), memory.size()}, nullptr, m);
   };
   RequireOk(merge);
   REQUIRE(SameBits(in_c.problem.cache.bytes, cpp.problem.cache.bytes));

@@ -322,14 +322,15 @@ TEST_CASE("merges through C give the bits of C++", "[capi]") {
   auto c = Sized<lathe_merge_states_args>();
   c.parts = parts.data();
   c.num_parts = parts.size();
-  c.workspace = BufferOf(memory);
   c.attn_sink = Mirror(problem.args.attn_sink);
   c.out = Mirror(problem.args.out);
   c.lse = Mirror(problem.args.lse);
   auto options = Sized<lathe_merge_states_options>();
   options.lse_policy = Mirror(problem.options.lse_policy);
   options.target = static_cast<int32_t>(target);
-  const auto merge = [&](lathe_message* m) { return lathe_merge_states(&c, &options, nullptr, m); };
+  const auto merge = [&](lathe_message* m) {
+    return lathe_merge_states(&c, &options, BufferOf(memory), nullptr, m);
+  };
   problem.out.Poison();
   problem.lse.Poison();
   RequireOk(merge);

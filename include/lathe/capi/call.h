@@ -5,7 +5,6 @@
 #define LATHE_CAPI_CALL_H_
 
 #include <cstring>
-#include <type_traits>
 
 #include "lathe/capi/convert.h"
 
@@ -20,30 +19,29 @@ inline Executor ToExecutor(const lathe_executor* executor) noexcept {
 
 inline Buffer ToBuffer(lathe_buffer buffer) noexcept { return {buffer.data, buffer.bytes}; }
 
-// operation(args, options, rest...) with what the C structs say: `rest` is the executor, or workspace and executor.
+// operation(args, options, executor), or with a workspace in front of the executor, with what the C structs say.
+// Operations of C++ that take no workspace have one in C where their arguments are arrays of structs.
 template <class Args, class Options, class... Rest, class FromArgs, class FromOptions>
-int32_t CallWith(Status (*operation)(const Args&, const Options&, Rest...) noexcept,
-                 const FromArgs* from_args, const FromOptions* from_options, lathe_message* message,
-                 const std::decay_t<Rest>&... rest) noexcept {
-  Conversion conversion;
+int32_t Call(Status (*operation)(const Args&, const Options&, Rest...) noexcept,
+             const FromArgs* from_args, const FromOptions* from_options, lathe_buffer workspace,
+             const lathe_executor* executor, lathe_message* message) noexcept {
+  Conversion conversion(workspace);
   Args args;
   Options options;
   conversion.Args(from_args, &args);
   conversion.Struct("options", from_options, &options);
   if (!conversion.ok()) return conversion.Finish(message);
-  return Conversion::Report(operation(args, options, rest...), message);
+  if constexpr (sizeof...(Rest) == 2) {
+    return Conversion::Report(operation(args, options, ToBuffer(workspace), ToExecutor(executor)),
+                              message);
+  } else {
+    return Conversion::Report(operation(args, options, ToExecutor(executor)), message);
+  }
 }
 template <class Operation, class FromArgs, class FromOptions>
 int32_t Call(Operation operation, const FromArgs* from_args, const FromOptions* from_options,
              const lathe_executor* executor, lathe_message* message) noexcept {
-  return CallWith(operation, from_args, from_options, message, ToExecutor(executor));
-}
-template <class Operation, class FromArgs, class FromOptions>
-int32_t Call(Operation operation, const FromArgs* from_args, const FromOptions* from_options,
-             lathe_buffer workspace, const lathe_executor* executor,
-             lathe_message* message) noexcept {
-  return CallWith(operation, from_args, from_options, message, ToBuffer(workspace),
-                  ToExecutor(executor));
+  return Call(operation, from_args, from_options, {}, executor, message);
 }
 
 // The fields that the caller's struct has. Its struct_size stays.

@@ -53,12 +53,11 @@ LATHE_C_API int32_t lathe_compress_tokens(const lathe_compressor_args* args,
                                           lathe_buffer workspace, const lathe_executor* executor,
                                           lathe_message* message);
 
-// `parts` are num_parts tensors side by side. workspace: lathe_array_workspace_bytes(num_parts) bytes.
+// `parts` are num_parts tensors side by side.
 typedef struct lathe_compressed_merge_args {
   size_t struct_size;
   const lathe_tensor* parts;
   size_t num_parts;
-  lathe_buffer workspace;
   lathe_tensor positions;
   lathe_tensor slot_mapping;
   const lathe_row_transform* transform;
@@ -72,9 +71,11 @@ typedef struct lathe_compressed_merge_options {
   int32_t target;
 } lathe_compressed_merge_options;
 
+// workspace: lathe_array_workspace_bytes(args->num_parts) bytes.
 LATHE_C_API int32_t lathe_merge_compressed(const lathe_compressed_merge_args* args,
                                            const lathe_compressed_merge_options* options,
-                                           const lathe_executor* executor, lathe_message* message);
+                                           lathe_buffer workspace, const lathe_executor* executor,
+                                           lathe_message* message);
 
 LATHE_C_END
 

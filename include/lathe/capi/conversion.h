@@ -42,6 +42,9 @@ struct FixedType<uint64_t> {
 // Convert(const From&, To*, Conversion&), which names its fields by LATHE_C_FIELD; those call Set, by type.
 class Conversion {
  public:
+  // `workspace`: for arrays of structs.
+  explicit Conversion(lathe_buffer workspace = {}) noexcept : workspace_(workspace) {}
+
   bool ok() const noexcept { return status_.ok(); }
 
   // Refuses the field that the path leads to.
@@ -111,9 +114,9 @@ class Conversion {
     --depth_;
     return is_read;
   }
-  // `count` structs side by side become as many in `workspace`; null where refused.
+  // `count` structs side by side become as many in the workspace; null where refused.
   template <class To, class From>
-  To* Array(const char* name, const From* from, size_t count, lathe_buffer workspace) noexcept;
+  To* Array(const char* name, const From* from, size_t count) noexcept;
 
   bool IsGiven(const char* name, const void* pointer) noexcept {
     if (ok() && pointer == nullptr) RefuseNamed(name, Invalid("").Must("be given"));
@@ -258,6 +261,7 @@ class Conversion {
     return true;
   }
 
+  lathe_buffer workspace_;
   Status status_ = {};
   const char* path_[kMaxDepth] = {};
   size_t depth_ = 0;
@@ -271,22 +275,21 @@ constexpr size_t kArrayEntryBytes = 1024;
 constexpr size_t kArrayAlignment = 16;
 
 template <class To, class From>
-To* Conversion::Array(const char* name, const From* from, size_t count,
-                      lathe_buffer workspace) noexcept {
+To* Conversion::Array(const char* name, const From* from, size_t count) noexcept {
   static_assert(sizeof(To) <= kArrayEntryBytes && alignof(To) <= kArrayAlignment);
   if (count == 0) return nullptr;  // the operation says whether it may be
   if (!IsGiven(name, from)) return nullptr;
-  const auto address = reinterpret_cast<uintptr_t>(workspace.data);
+  const auto address = reinterpret_cast<uintptr_t>(workspace_.data);
   const size_t offset = (kArrayAlignment - address % kArrayAlignment) % kArrayAlignment;
-  if (workspace.data == nullptr || workspace.bytes < offset ||
-      (workspace.bytes - offset) / sizeof(To) < count) {
+  if (workspace_.data == nullptr || workspace_.bytes < offset ||
+      (workspace_.bytes - offset) / sizeof(To) < count) {
     status_ = lathe::Refuse(StatusCode::kBufferTooSmall, "", ".bytes")
-                  .Is(static_cast<int64_t>(workspace.bytes))
+                  .Is(static_cast<int64_t>(workspace_.bytes))
                   .Must("be at least", static_cast<int64_t>(lathe_array_workspace_bytes(count)));
     std::snprintf(argument_, sizeof(argument_), "workspace");
     return nullptr;
   }
-  auto* to = reinterpret_cast<To*>(static_cast<std::byte*>(workspace.data) + offset);
+  auto* to = reinterpret_cast<To*>(static_cast<std::byte*>(workspace_.data) + offset);
   list_ = name;
   for (size_t i = 0; i < count && ok(); ++i) {
     entry_ = static_cast<int64_t>(i);

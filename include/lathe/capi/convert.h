@@ -205,7 +205,7 @@ inline void Convert(const lathe_merge_part& from, MergePart* to, Conversion& con
 
 inline void Convert(const lathe_merge_states_args& from, MergeStatesArgs* to,
                     Conversion& conversion) noexcept {
-  to->parts = conversion.Array<MergePart>("parts", from.parts, from.num_parts, from.workspace);
+  to->parts = conversion.Array<MergePart>("parts", from.parts, from.num_parts);
   LATHE_C_FIELD(num_parts);
   LATHE_C_FIELD(attn_sink);
   LATHE_C_FIELD(out);
@@ -355,8 +355,7 @@ inline void Convert(const lathe_compressor_options& from, CompressorOptions* to,
 
 inline void Convert(const lathe_compressed_merge_args& from, CompressedMergeArgs* to,
                     Conversion& conversion) noexcept {
-  to->parts =
-      conversion.Array<View<const float, 3>>("parts", from.parts, from.num_parts, from.workspace);
+  to->parts = conversion.Array<View<const float, 3>>("parts", from.parts, from.num_parts);
   LATHE_C_FIELD(num_parts);
   LATHE_C_FIELD(positions);
   LATHE_C_FIELD(slot_mapping);

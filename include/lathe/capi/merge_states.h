@@ -14,12 +14,11 @@ typedef struct lathe_merge_part {
   lathe_lse_policy lse_policy;
 } lathe_merge_part;
 
-// `parts` are num_parts structs side by side. workspace: lathe_array_workspace_bytes(num_parts) bytes.
+// `parts` are num_parts structs side by side.
 typedef struct lathe_merge_states_args {
   size_t struct_size;
   const lathe_merge_part* parts;
   size_t num_parts;
-  lathe_buffer workspace;
   lathe_tensor attn_sink;
   lathe_tensor out;
   lathe_tensor lse;
@@ -31,9 +30,11 @@ typedef struct lathe_merge_states_options {
   int32_t target;
 } lathe_merge_states_options;
 
+// workspace: lathe_array_workspace_bytes(args->num_parts) bytes.
 LATHE_C_API int32_t lathe_merge_states(const lathe_merge_states_args* args,
                                        const lathe_merge_states_options* options,
-                                       const lathe_executor* executor, lathe_message* message);
+                                       lathe_buffer workspace, const lathe_executor* executor,
+                                       lathe_message* message);
 
 LATHE_C_END
 
