@@ -110,7 +110,7 @@ struct AmxTile {
   LATHE_ARCH_INLINE static void Load(const void* from, int64_t stride) {
     asm volatile("tileloadd (%1,%2,1), %%tmm%c0" ::"i"(kTile), "r"(from), "r"(stride) : "memory");
   }
-  // The same of what L1 need not keep.
+  // Load, of what L1 need not keep.
   template <int kTile>
   LATHE_ARCH_INLINE static void LoadStreamed(const void* from, int64_t stride) {
     asm volatile("tileloaddt1 (%1,%2,1), %%tmm%c0" ::"i"(kTile), "r"(from), "r"(stride) : "memory");

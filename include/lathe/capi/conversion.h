@@ -270,7 +270,7 @@ class Conversion {
   char argument_[96] = "";
 };
 
-// Of one entry of an array. Large enough for every struct that comes in arrays, now and later.
+// Memory that one entry of an array takes: enough for every struct that comes in arrays, now and later.
 constexpr size_t kArrayEntryBytes = 1024;
 constexpr size_t kArrayAlignment = 16;
 

@@ -63,7 +63,7 @@ bool IsGiven(const V& v) {
   return v.data != nullptr || v.extent[0] != 0;
 }
 
-// Of an array that passed CheckSpan.
+// The bytes from the first to the last element of an array that passed CheckSpan.
 inline ByteRange RangeOf(const void* data, size_t element_bytes, const int64_t* extent,
                          const int64_t* stride, size_t rank) {
   const auto begin = reinterpret_cast<uintptr_t>(data);

@@ -15,7 +15,7 @@
 namespace lathe {
 namespace ref {
 
-// Of each column: maximum score m, sum exp(s - m), sum exp(s - m) * kv.
+// Statistics of each column: maximum score m, sum exp(s - m), sum exp(s - m) * kv.
 struct PooledStats {
   std::vector<double> max, sum, weighted;
 };

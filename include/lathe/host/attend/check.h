@@ -20,7 +20,7 @@ inline Status CheckScoreTransform(const char* name, float parameter) {
       .Must("be finite and at least 0 (0: none)");
 }
 
-// Of MlaDecodeOptions and PrefillOptions.
+// What MlaDecodeOptions and PrefillOptions have in common.
 template <class Options>
 Status CheckOptions(const Options& options) {
   const float scale = options.softmax_scale;

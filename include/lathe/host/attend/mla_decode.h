@@ -30,12 +30,12 @@ inline DType QueryDType(const MlaDecodeArgs& args) {
   return args.q.extent[2] > 0 ? args.q.dtype : args.q_nope.dtype;
 }
 
-// Of the query's rope part; a whole query is of one type.
+// The type of the query's rope part, which is that of the rest where the query is whole.
 inline DType RopeDType(const MlaDecodeArgs& args) {
   return args.q_pe.extent[2] > 0 ? args.q_pe.dtype : QueryDType(args);
 }
 
-// Of two caches, the one that permits less decides.
+// The engine for all of a call's caches: of two, the one that permits less decides.
 inline Engine EngineFor(const KernelTable& kernels, const MlaDecodeOptions& options,
                         const MlaDecodeArgs& args) {
   const bool is_bf16_query =
@@ -47,7 +47,7 @@ inline Engine EngineFor(const KernelTable& kernels, const MlaDecodeOptions& opti
   return ChooseEngine(kernels.native_bf16, options.precision, rows, is_bf16_query);
 }
 
-// Of what a plan was made for.
+// Tells apart what plans are made for: lengths, positions, masks and all that says who sees which keys.
 inline uint64_t FingerprintOf(const MlaDecodeArgs& args) {
   Fingerprint print;
   print.MixAll(args.query_start_loc);

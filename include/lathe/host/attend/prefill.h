@@ -28,7 +28,7 @@ inline AttendShape ShapeOf(const PrefillShape& shape) {
   return {shape.qk_head_dim, shape.v_head_dim, shape.v_head_dim};
 }
 
-// Of what a plan was made for.
+// Tells apart what plans are made for: the starts of sequences.
 inline uint64_t FingerprintOf(const PrefillArgs& args) {
   Fingerprint print;
   print.MixAll(args.query_start_loc);

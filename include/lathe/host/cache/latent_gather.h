@@ -73,7 +73,7 @@ inline Status CheckGatherLengths(const LatentGatherArgs& args, int64_t seq) {
   return OkStatus();
 }
 
-// Of rows from `first_free` on, where the sequence before has ended.
+// A task's rows lie in out, at `first_free` or later, where the rows of the sequence before have ended.
 inline Status CheckGatherRows(const LatentGatherArgs& args, const GatherTask& task,
                               int64_t first_free) {
   const Status refused =

@@ -31,7 +31,7 @@ constexpr int64_t MostTopkParts(int64_t num_columns, int64_t workers) {
   return workers > 1 && num_columns >= 2 * kLeastTopkPart ? 3 * workers : 0;
 }
 
-// As many as a workspace may be made for.
+// Workers of an executor, as many of them as a workspace may be made for.
 inline int64_t WorkersOf(const Executor& executor) {
   return static_cast<int64_t>((std::min)((std::max)(executor.num_workers, size_t{1}), kMaxWorkers));
 }
