@@ -4,12 +4,12 @@
 //
 // R query tokens of one sequence, 128 wide, against its S keys in pages of 64, shuffled; all rows see all
 // keys but the causal few. Queries are bfloat16, or of the type of float caches. Logits alone, or the K best
-// keys of each row without logits; these must be what Topk finds in the logits.
+// keys of each row without logits; these must be what SelectTopk finds in the logits.
 //
 //   GFLOP/s           2 * R * S * H * 128 / time
 //   of_flop_ceiling   GFLOP/s against the register-only loop over the target's own multiplication
 //   ns/cell           of a logit
-//   ms_two_steps      median of IndexerLogits, then Topk
+//   ms_two_steps      median of IndexerLogits, then SelectTopk
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -157,8 +157,8 @@ class Step {
                                  {logits_workspace_.data(), logits_workspace_.size()}, executor_));
   }
   void Fused() {
-    Require(IndexerTopk(topk_, topk_options_, {topk_workspace_.data(), topk_workspace_.size()},
-                        executor_));
+    Require(SelectIndexerTopk(topk_, topk_options_,
+                              {topk_workspace_.data(), topk_workspace_.size()}, executor_));
   }
   void TwoSteps() {
     Logits();
@@ -168,8 +168,8 @@ class Step {
     TopkOptions options;
     options.k = case_.k;
     options.target = case_.target.target;
-    Require(
-        Topk(args, options, {two_step_workspace_.data(), two_step_workspace_.size()}, executor_));
+    Require(SelectTopk(args, options, {two_step_workspace_.data(), two_step_workspace_.size()},
+                       executor_));
   }
   void CheckAll() {
     Logits();

@@ -154,7 +154,7 @@ void RunRow(benchmark::State& state, const Case& c, Harness& harness) {
   Team& team = harness.team(c.threads);
   const Executor executor = team.executor();
   const std::function<void()> ours = [&] {
-    Require(Topk(args, options, {workspace.data(), workspace.size()}, executor));
+    Require(SelectTopk(args, options, {workspace.data(), workspace.size()}, executor));
   };
   ours();
   const std::vector<int64_t> expected = ref::TopkOfRow(args, options, 0).indices;

@@ -77,7 +77,7 @@ void CompareLogits(const IndexerLogitsArgs& args, bool fill) {
   }
 }
 
-// The lists of IndexerTopk are those of Topk over the logits.
+// The lists of SelectIndexerTopk are those of SelectTopk over the logits.
 void CompareLists(Input& in, Arrays& arrays, const IndexerLogitsArgs& scored, Target target) {
   const IndexerInputs& inputs = scored.inputs;
   const int64_t tokens = scored.logits.extent[0], columns = scored.logits.extent[1];
@@ -100,7 +100,7 @@ void CompareLists(Input& in, Arrays& arrays, const IndexerLogitsArgs& scored, Ta
   const Executor executor{nullptr, workers, [](void*, size_t n, Executor::TaskFn fn, void* arg) {
                             for (size_t i = 0; i < n; ++i) fn(arg, i);
                           }};
-  status = IndexerTopk(args, options, {workspace, bytes}, executor);
+  status = SelectIndexerTopk(args, options, {workspace, bytes}, executor);
   LATHE_FUZZ_REQUIRE(status.ok(), "%s", Format(status).c_str());
 
   // What a row does not see has been filled with -inf, which ranks above NaN: seen keys alone are given.
@@ -127,7 +127,7 @@ void CompareLists(Input& in, Arrays& arrays, const IndexerLogitsArgs& scored, Ta
   LATHE_FUZZ_REQUIRE(status.ok(), "%s", Format(status).c_str());
   const size_t topk_bytes = sizes.workspace_bytes;
   std::vector<std::byte> memory(topk_bytes + 1);
-  status = Topk(topk, topk_options, {memory.data(), topk_bytes});
+  status = SelectTopk(topk, topk_options, {memory.data(), topk_bytes});
   LATHE_FUZZ_REQUIRE(status.ok(), "%s", Format(status).c_str());
   LATHE_FUZZ_REQUIRE(fused == apart, "lists differ");
 }

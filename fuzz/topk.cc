@@ -109,7 +109,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                             for (size_t i = 0; i < n; ++i) fn(arg, i);
                           }};
   if (fuzz::RunAccepted(in, arrays, [&] {
-        return Topk(args, options, {workspace, given}, executor);
+        return SelectTopk(args, options, {workspace, given}, executor);
       })) {
     fuzz::Compare(args, options);
   }

@@ -97,7 +97,7 @@ Step SparseStep(const Golden& golden, lathe::CacheFormat index_format,
   Check(lathe::IndexerTopkSizes({index_heads, index_width}, select_options,
                                 {1, num_rows, num_tokens, 1}, &sizes));
   std::vector<std::byte> workspace(sizes.workspace_bytes);
-  Check(lathe::IndexerTopk(select, select_options, {workspace.data(), workspace.size()}));
+  Check(lathe::SelectIndexerTopk(select, select_options, {workspace.data(), workspace.size()}));
 
   // Attention over the lists.
   step.out.resize(static_cast<size_t>(num_rows * shape.num_heads * shape.kv_lora_rank));

@@ -128,7 +128,7 @@ std::vector<int32_t> SelectEntries(const Golden& golden, const Pages& pages, con
   Check(lathe::IndexerTopkSizes({q.shape[1], q.shape[2]}, options,
                                 {num_rows, num_rows, max_keys, 1}, &sizes));
   std::vector<std::byte> workspace(sizes.workspace_bytes);
-  Check(lathe::IndexerTopk(args, options, {workspace.data(), workspace.size()}));
+  Check(lathe::SelectIndexerTopk(args, options, {workspace.data(), workspace.size()}));
   return indices;
 }
 

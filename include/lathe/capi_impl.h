@@ -239,9 +239,10 @@ int32_t lathe_topk_sizes(const lathe_topk_options* options, const lathe_limits* 
   return lathe::capi::CallSizes(lathe::TopkSizes, options, limits, sizes, message);
 }
 
-int32_t lathe_topk(const lathe_topk_args* args, const lathe_topk_options* options,
-                   lathe_buffer workspace, const lathe_executor* executor, lathe_message* message) {
-  return lathe::capi::Call(lathe::Topk, args, options, workspace, executor, message);
+int32_t lathe_select_topk(const lathe_topk_args* args, const lathe_topk_options* options,
+                          lathe_buffer workspace, const lathe_executor* executor,
+                          lathe_message* message) {
+  return lathe::capi::Call(lathe::SelectTopk, args, options, workspace, executor, message);
 }
 
 int32_t lathe_indexer_logits_sizes(const lathe_indexer_shape* shape,
@@ -266,10 +267,10 @@ int32_t lathe_indexer_topk_sizes(const lathe_indexer_shape* shape,
   return lathe::capi::CallSizes(lathe::IndexerTopkSizes, shape, options, limits, sizes, message);
 }
 
-int32_t lathe_indexer_topk(const lathe_indexer_topk_args* args,
-                           const lathe_indexer_topk_options* options, lathe_buffer workspace,
-                           const lathe_executor* executor, lathe_message* message) {
-  return lathe::capi::Call(lathe::IndexerTopk, args, options, workspace, executor, message);
+int32_t lathe_select_indexer_topk(const lathe_indexer_topk_args* args,
+                                  const lathe_indexer_topk_options* options, lathe_buffer workspace,
+                                  const lathe_executor* executor, lathe_message* message) {
+  return lathe::capi::Call(lathe::SelectIndexerTopk, args, options, workspace, executor, message);
 }
 
 int32_t lathe_compressor_sizes(const lathe_compressor_shape* shape,

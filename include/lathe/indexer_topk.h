@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Logits of a lightning indexer and the selection of the k best keys of each row in one: what sparse attention
-// (DeepSeek-V3.2, V4) reads. As ComputeIndexerLogits (indexer_logits.h), then Topk (topk.h), with the same
+// (DeepSeek-V3.2, V4) reads. As ComputeIndexerLogits (indexer_logits.h), then SelectTopk (topk.h), with the same
 // indices, but logits exist only for a tile of keys at a time, and rows that see at most k keys are not
 // scored at all.
 #ifndef LATHE_INDEXER_TOPK_H_
@@ -59,14 +59,14 @@ LATHE_API Status IndexerTopkSizes(const IndexerShape& shape, const IndexerTopkOp
                                   const Limits& limits, Sizes* sizes) noexcept;
 
 // Selects, for each row, the k keys of the highest logits: equal ones by the lower key, NaN below every
-// number. The result is the same for any executor and company in the batch, and that of Topk over the
+// number. The result is the same for any executor and company in the batch, and that of SelectTopk over the
 // logits. O(T + B + sum over rows of more than k keys of keys * H * D). Rows are shared among workers, and a long
 // row by ranges of keys. Workspace: any alignment, IndexerTopkSizes for the call's rows and keys and
 // executor.num_workers, one call at a time. No allocation, no lock, no exception.
-// Refuses, before anything is written, what ComputeIndexerLogits and Topk refuse of their arguments;
+// Refuses, before anything is written, what ComputeIndexerLogits and SelectTopk refuse of their arguments;
 // candidate_blocks; more than 2^31 - 1 keys in a row.
-LATHE_API Status IndexerTopk(const IndexerTopkArgs& args, const IndexerTopkOptions& options,
-                             Buffer workspace, const Executor& executor = {}) noexcept;
+LATHE_API Status SelectIndexerTopk(const IndexerTopkArgs& args, const IndexerTopkOptions& options,
+                                   Buffer workspace, const Executor& executor = {}) noexcept;
 
 }  // namespace lathe
 

@@ -206,7 +206,7 @@ bool ExerciseTopk(lathe::Target target) {
   lathe::Sizes sizes;
   if (!Ok(ops::TopkSizes(options, {1, 1, 5, 1}, &sizes), "TopkSizes")) return false;
   const Memory workspace(sizes.workspace_bytes);
-  return Ok(ops::Topk(args, options, workspace.buffer), "Topk") && indices[0] == 1 &&
+  return Ok(ops::SelectTopk(args, options, workspace.buffer), "SelectTopk") && indices[0] == 1 &&
          indices[1] == 3;
 }
 

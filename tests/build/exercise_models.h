@@ -93,8 +93,9 @@ bool ExerciseIndexer(lathe::Target target) {
     return false;
   }
   const Memory select_memory(sizes.workspace_bytes);
-  return Ok(ops::Topk(topk, topk_options, topk_memory.buffer), "Topk") &&
-         Ok(ops::IndexerTopk(select, select_options, select_memory.buffer), "IndexerTopk") &&
+  return Ok(ops::SelectTopk(topk, topk_options, topk_memory.buffer), "SelectTopk") &&
+         Ok(ops::SelectIndexerTopk(select, select_options, select_memory.buffer),
+            "SelectIndexerTopk") &&
          apart[0] == fused[0] && apart[1] == fused[1];
 }
 

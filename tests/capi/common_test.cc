@@ -239,7 +239,7 @@ TEST_CASE("every operation takes a target", "[capi]") {
       });
   RequireTargetRefused<lathe_topk_args, lathe_topk_options>(
       [](auto args, auto options, lathe_message* m) {
-        return lathe_topk(args, options, {}, nullptr, m);
+        return lathe_select_topk(args, options, {}, nullptr, m);
       });
   RequireTargetRefused<lathe_indexer_logits_args, lathe_indexer_logits_options>(
       [](auto args, auto options, lathe_message* m) {
@@ -247,7 +247,7 @@ TEST_CASE("every operation takes a target", "[capi]") {
       });
   RequireTargetRefused<lathe_indexer_topk_args, lathe_indexer_topk_options>(
       [](auto args, auto options, lathe_message* m) {
-        return lathe_indexer_topk(args, options, {}, nullptr, m);
+        return lathe_select_indexer_topk(args, options, {}, nullptr, m);
       });
   RequireTargetRefused<lathe_compressor_args, lathe_compressor_options>(
       [](auto args, auto options, lathe_message* m) {

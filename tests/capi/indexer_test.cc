@@ -82,7 +82,7 @@ TEST_CASE("top-k through C selects what C++ selects", "[capi]") {
   c.num_blocks = 8;
   c.row_seq = Mirror(problem.args.row_seq);
   const auto select = [&](lathe_message* m) {
-    return lathe_topk(&c, &options, {workspace.data(), workspace.size()}, nullptr, m);
+    return lathe_select_topk(&c, &options, {workspace.data(), workspace.size()}, nullptr, m);
   };
   RequireOk(select);
   REQUIRE(SameBits(problem.indices, indices));
@@ -91,7 +91,7 @@ TEST_CASE("top-k through C selects what C++ selects", "[capi]") {
 
   problem.options.k = options.k = -1;
   RequireMessage(select, LATHE_STATUS_INVALID_ARGUMENT,
-                 Format(Topk(problem.args, problem.options, {})).c_str());
+                 Format(SelectTopk(problem.args, problem.options, {})).c_str());
   c.indices.dtype = LATHE_DTYPE_FLOAT32;
   RequireInvalid(select, "indices.dtype is 0, must be int32 or int64 here");
 }
@@ -121,13 +121,13 @@ TEST_CASE("pools and holes in top-k through C", "[capi]") {
   options.pool_size = 3;
   options.allow_holes = 1;
   RequireOk([&](lathe_message* m) {
-    return lathe_topk(&c, &options, {workspace.data(), workspace.size()}, nullptr, m);
+    return lathe_select_topk(&c, &options, {workspace.data(), workspace.size()}, nullptr, m);
   });
   REQUIRE(SameBits(problem.indices, indices));
   options.allow_holes = 0;
-  REQUIRE(lathe_topk(&c, &options, {}, nullptr, nullptr) == LATHE_STATUS_INDEX_OUT_OF_RANGE);
+  REQUIRE(lathe_select_topk(&c, &options, {}, nullptr, nullptr) == LATHE_STATUS_INDEX_OUT_OF_RANGE);
   options.no_check_indices = 1;
-  REQUIRE(lathe_topk(&c, &options, {}, nullptr, nullptr) == LATHE_STATUS_BUFFER_TOO_SMALL);
+  REQUIRE(lathe_select_topk(&c, &options, {}, nullptr, nullptr) == LATHE_STATUS_BUFFER_TOO_SMALL);
 }
 
 TEST_CASE("indexer logits and selections through C are those of C++", "[capi]") {
@@ -194,7 +194,7 @@ TEST_CASE("indexer logits and selections through C are those of C++", "[capi]") 
   args.counts = Packed(expected_counts.data(), rows);
   const size_t bytes = WorkspaceFor(IndexerTopkSizes, cpp_shape, topk_options, cpp_limits);
   std::vector<std::byte> topk_workspace(bytes);
-  REQUIRE(IndexerTopk(args, topk_options, {topk_workspace.data(), bytes}).ok());
+  REQUIRE(SelectIndexerTopk(args, topk_options, {topk_workspace.data(), bytes}).ok());
 
   auto c_options = Sized<lathe_indexer_topk_options>();
   c_options.k = 9;
@@ -212,7 +212,8 @@ TEST_CASE("indexer logits and selections through C are those of C++", "[capi]") 
   c_args.indices = lathe_packed2(got.data(), LATHE_DTYPE_INT32, rows, 9);
   c_args.counts = lathe_packed1(counts.data(), LATHE_DTYPE_INT32, rows);
   RequireOk([&](lathe_message* m) {
-    return lathe_indexer_topk(&c_args, &c_options, {topk_workspace.data(), bytes}, nullptr, m);
+    return lathe_select_indexer_topk(&c_args, &c_options, {topk_workspace.data(), bytes}, nullptr,
+                                     m);
   });
   REQUIRE(got == expected);
   REQUIRE(counts == expected_counts);
@@ -227,7 +228,7 @@ TEST_CASE("indexer logits and selections through C are those of C++", "[capi]") 
   args.num_blocks = 9;
   if (is_ragged) args.row_seq = Packed(row_seq.data(), rows);
   topk_options.allow_holes = true;
-  REQUIRE(IndexerTopk(args, topk_options, {topk_workspace.data(), bytes}).ok());
+  REQUIRE(SelectIndexerTopk(args, topk_options, {topk_workspace.data(), bytes}).ok());
   c_args.block_table = Mirror(args.block_table);
   c_args.block_size = 16;
   c_args.num_blocks = 9;
@@ -235,13 +236,14 @@ TEST_CASE("indexer logits and selections through C are those of C++", "[capi]") 
   c_options.allow_holes = 1;
   got.assign(places, 77);
   RequireOk([&](lathe_message* m) {
-    return lathe_indexer_topk(&c_args, &c_options, {topk_workspace.data(), bytes}, nullptr, m);
+    return lathe_select_indexer_topk(&c_args, &c_options, {topk_workspace.data(), bytes}, nullptr,
+                                     m);
   });
   REQUIRE(got == expected);
   const auto code_of_topk = [&](int32_t allow_holes, int32_t no_check_indices) {
     c_options.allow_holes = allow_holes;
     c_options.no_check_indices = no_check_indices;
-    return lathe_indexer_topk(&c_args, &c_options, {}, nullptr, nullptr);
+    return lathe_select_indexer_topk(&c_args, &c_options, {}, nullptr, nullptr);
   };
   REQUIRE(code_of_topk(0, 0) == LATHE_STATUS_INDEX_OUT_OF_RANGE);
   REQUIRE(code_of_topk(1, 0) == LATHE_STATUS_BUFFER_TOO_SMALL);
@@ -269,8 +271,8 @@ TEST_CASE("indexer logits and selections through C are those of C++", "[capi]") 
                                         nullptr);
   };
   const auto topk_code = [&] {
-    return lathe_indexer_topk(&c_args, &c_options, {topk_workspace.data(), bytes}, nullptr,
-                              nullptr);
+    return lathe_select_indexer_topk(&c_args, &c_options, {topk_workspace.data(), bytes}, nullptr,
+                                     nullptr);
   };
   options.precision = c_options.precision = 77;
   REQUIRE(code() == LATHE_STATUS_INVALID_ARGUMENT);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fused scoring and selection against logits and Topk one after the other: the same lists.
+// Fused scoring and selection against logits and SelectTopk one after the other: the same lists.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <string>
@@ -39,8 +39,9 @@ class SelectProblem {
     if (!sized.ok()) return sized;
     const size_t bytes = sizes.workspace_bytes;
     Guarded<std::byte> workspace(bytes);
-    const Status status = IndexerTopk(args, options, {workspace.data(), bytes},
-                                      num_workers == 1 ? Executor{} : ThreadExecutor(num_workers));
+    const Status status =
+        SelectIndexerTopk(args, options, {workspace.data(), bytes},
+                          num_workers == 1 ? Executor{} : ThreadExecutor(num_workers));
     REQUIRE(workspace.IsFrontIntact());
     return status;
   }
@@ -82,7 +83,7 @@ class SelectProblem {
     topk_options.index_base = options.index_base;
     topk_options.target = options.target;
     std::vector<std::byte> workspace(TopkWorkspaceFor(scores.columns(), options.k));
-    REQUIRE(Topk(topk, topk_options, {workspace.data(), workspace.size()}).ok());
+    REQUIRE(SelectTopk(topk, topk_options, {workspace.data(), workspace.size()}).ok());
     return lists;
   }
   void RequireSameLists(const IndexView<1>& row_seq = {}) {
@@ -349,7 +350,7 @@ TEST_CASE("scoring with selection refuses", "[indexer][topk][validation]") {
     row.break_it(problem);
     std::vector<std::byte> workspace(10 << 20);
     const Status status =
-        IndexerTopk(problem.args, problem.options, {workspace.data(), workspace.size()});
+        SelectIndexerTopk(problem.args, problem.options, {workspace.data(), workspace.size()});
     REQUIRE(std::string(Format(status).c_str()) == row.message);
     REQUIRE(SameBits(problem.indices.Copy(), before));
   }
@@ -364,7 +365,8 @@ TEST_CASE("scoring with selection refuses small workspaces", "[indexer][topk][va
   const IndexerShape shape{64, 128};
   const size_t bytes = WorkspaceFor(IndexerTopkSizes, shape, options, Limits{0, 1, 30, 1});
   std::vector<std::byte> workspace(bytes);
-  const Status status = IndexerTopk(problem.args, problem.options, {workspace.data(), bytes - 1});
+  const Status status =
+      SelectIndexerTopk(problem.args, problem.options, {workspace.data(), bytes - 1});
   REQUIRE(std::string(Format(status).c_str()) == "buffer too small: workspace.bytes is " +
                                                      std::to_string(bytes - 1) +
                                                      ", must be at least " + std::to_string(bytes));

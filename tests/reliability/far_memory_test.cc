@@ -177,7 +177,7 @@ TEST_CASE("A5: rows of scores and lists past 2^31 and 2^32 elements", "[reliabil
   options.target = target;
   const size_t bytes = TopkWorkspaceFor(kColumns, kBest);
   std::vector<std::byte> workspace(bytes);
-  RequireOk(Topk(args, options, {workspace.data(), bytes}));
+  RequireOk(SelectTopk(args, options, {workspace.data(), bytes}));
   for (int64_t t = 0; t < kRows; ++t) {
     for (int64_t i = 0; i < kBest; ++i) {
       CAPTURE(t, i);

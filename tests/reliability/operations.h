@@ -123,7 +123,7 @@ inline Operation IndexerTopkOf(CacheFormat format, Target target) {
                 WorkspaceFor(IndexerTopkSizes, IndexerShape{8, 128}, options,
                              Limits{0, problem->num_tokens(), 700, executor.num_workers});
             Guarded<std::byte> workspace(bytes);
-            RequireOk(IndexerTopk(args, options, {workspace.data(), bytes}, executor));
+            RequireOk(SelectIndexerTopk(args, options, {workspace.data(), bytes}, executor));
             return BytesOf(indices);
           }};
 }

@@ -48,7 +48,7 @@ class TopkProblem {
     // To the byte, and at a start that nothing is aligned to.
     Guarded<std::byte> workspace(
         TopkWorkspaceFor(args.logits.extent[1], options.k, executor.num_workers));
-    const Status status = Topk(args, options, {workspace.data(), workspace.size()}, executor);
+    const Status status = SelectTopk(args, options, {workspace.data(), workspace.size()}, executor);
     REQUIRE(workspace.IsFrontIntact());
     return status;
   }

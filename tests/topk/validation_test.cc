@@ -79,7 +79,7 @@ void RequireRefusals(std::initializer_list<Row> rows) {
     problem.values.Poison();
     row.break_it(problem);
     const std::vector<float> before = problem.Bytes();
-    const Status status = Topk(problem.args, problem.options, problem.buffer);
+    const Status status = SelectTopk(problem.args, problem.options, problem.buffer);
     REQUIRE(std::string(Format(status).c_str()) == row.message);
     REQUIRE_FALSE(status.ok());
     REQUIRE(SameBits(problem.Bytes(), before));
@@ -272,7 +272,7 @@ TEST_CASE("top-k refuses a workspace that is too small", "[topk][validation]") {
   const std::vector<float> before = problem.Bytes();
   for (const Buffer& buffer :
        {Buffer{problem.workspace.data(), bytes - 1}, Buffer{nullptr, bytes}}) {
-    const Status status = Topk(problem.args, problem.options, buffer);
+    const Status status = SelectTopk(problem.args, problem.options, buffer);
     REQUIRE(std::string(Format(status).c_str()) ==
             "buffer too small: workspace.bytes is " +
                 std::to_string(buffer.data == nullptr ? 0 : bytes - 1) + ", must be at least " +
@@ -285,7 +285,7 @@ TEST_CASE("top-k refuses an executor without a function", "[topk][validation]") 
   Problem problem;
   Executor executor;
   executor.run = nullptr;
-  const Status status = Topk(problem.args, problem.options, problem.buffer, executor);
+  const Status status = SelectTopk(problem.args, problem.options, problem.buffer, executor);
   REQUIRE(std::string(Format(status).c_str()) == "invalid argument: executor.run must not be null");
 }
 

@@ -282,7 +282,7 @@ void DsaTopkSelect(vt::Queue& queue, vt::Tensor& indices, vt::Tensor& counts,
   limits.num_workers = executor.num_workers;
   lathe::Sizes sizes;
   Check(lathe::TopkSizes(options, limits, &sizes));
-  Check(lathe::Topk(args, options, Scratch(1, sizes.workspace_bytes), executor));
+  Check(lathe::SelectTopk(args, options, Scratch(1, sizes.workspace_bytes), executor));
 }
 
 #define LATHE_PROVIDER(op) \

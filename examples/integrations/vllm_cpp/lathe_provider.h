@@ -7,7 +7,7 @@
 //   GatherMlaCache        GatherLatentCache    -
 //   MergeAttnStates       MergeStates          both parts empty: 0, not the prefix's row
 //   ConcatAndCacheDsMla   WriteLatentCache     -
-//   DsaTopkSelect         Topk                 -
+//   DsaTopkSelect         SelectTopk                 -
 //
 // Results do not depend on the number of threads. Plan memory and workspace are kept by each calling thread and
 // only grow. Any block size and head count, any strides whose innermost is 1.

@@ -81,10 +81,11 @@ LATHE_C_API int32_t lathe_indexer_topk_sizes(const lathe_indexer_shape* shape,
                                              const lathe_indexer_topk_options* options,
                                              const lathe_limits* limits, lathe_sizes* sizes,
                                              lathe_message* message);
-LATHE_C_API int32_t lathe_indexer_topk(const lathe_indexer_topk_args* args,
-                                       const lathe_indexer_topk_options* options,
-                                       lathe_buffer workspace, const lathe_executor* executor,
-                                       lathe_message* message);
+LATHE_C_API int32_t lathe_select_indexer_topk(const lathe_indexer_topk_args* args,
+                                              const lathe_indexer_topk_options* options,
+                                              lathe_buffer workspace,
+                                              const lathe_executor* executor,
+                                              lathe_message* message);
 
 LATHE_C_END
 

@@ -42,9 +42,9 @@ typedef struct lathe_topk_options {
 
 LATHE_C_API int32_t lathe_topk_sizes(const lathe_topk_options* options, const lathe_limits* limits,
                                      lathe_sizes* sizes, lathe_message* message);
-LATHE_C_API int32_t lathe_topk(const lathe_topk_args* args, const lathe_topk_options* options,
-                               lathe_buffer workspace, const lathe_executor* executor,
-                               lathe_message* message);
+LATHE_C_API int32_t lathe_select_topk(const lathe_topk_args* args,
+                                      const lathe_topk_options* options, lathe_buffer workspace,
+                                      const lathe_executor* executor, lathe_message* message);
 
 LATHE_C_END
 

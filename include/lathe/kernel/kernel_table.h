@@ -178,7 +178,7 @@ LATHE_INLINE QueryPlace PlaceOfQuery(const KeyRows& keys, const IndexerTask& tas
   return {keys.SeqLen(task.seq), task.q_len, i, task.token_begin + i};
 }
 
-// One IndexerTopk: the call to Topk that it stands for, without scores.
+// One SelectIndexerTopk: the call to SelectTopk that it stands for, without scores.
 struct IndexerTopkCall {
   IndexerCall scores = {};
   TopkArgs out = {};

@@ -66,7 +66,7 @@ inline size_t IndexerTopkBytes(const KernelTable& kernels, const IndexerShape& s
   return counting.bytes();
 }
 
-// The same call to Topk, but for its scores: of as many columns as the longest row ends at.
+// The call to SelectTopk that this stands for, without scores, of as many columns as the longest row ends at.
 inline TopkArgs TopkArgsOf(const IndexerTopkArgs& args, int64_t num_rows, int64_t num_columns) {
   TopkArgs topk;
   topk.logits.extent[0] = num_rows;
@@ -188,8 +188,9 @@ lathe::Status lathe::IndexerTopkSizes(const IndexerShape& shape, const IndexerTo
   return OkStatus();
 }
 
-lathe::Status lathe::IndexerTopk(const IndexerTopkArgs& args, const IndexerTopkOptions& options,
-                                 Buffer workspace, const Executor& executor) noexcept {
+lathe::Status lathe::SelectIndexerTopk(const IndexerTopkArgs& args,
+                                       const IndexerTopkOptions& options, Buffer workspace,
+                                       const Executor& executor) noexcept {
   LATHE_BEGIN_CALL;
   const IndexerBatch shape = ShapeOf(args.inputs);
   LATHE_RETURN_IF_REFUSED(CheckIndexerTopk(args, shape, options));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Topk refuses. O(T), and the block ids of the rows' positions where they are checked.
+// What SelectTopk refuses. O(T), and the block ids of the rows' positions where they are checked.
 #ifndef LATHE_HOST_TOPK_CHECK_H_
 #define LATHE_HOST_TOPK_CHECK_H_
 

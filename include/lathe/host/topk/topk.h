@@ -105,8 +105,8 @@ lathe::Status lathe::TopkSizes(const TopkOptions& options, const Limits& limits,
   return OkStatus();
 }
 
-lathe::Status lathe::Topk(const TopkArgs& args, const TopkOptions& options, Buffer workspace,
-                          const Executor& executor) noexcept {
+lathe::Status lathe::SelectTopk(const TopkArgs& args, const TopkOptions& options, Buffer workspace,
+                                const Executor& executor) noexcept {
   LATHE_BEGIN_CALL;
   LATHE_RETURN_IF_REFUSED(CheckTopk(args, options));
   const KernelTable* kernels = nullptr;
