@@ -42,8 +42,8 @@ struct MergeStatesArgs {
 };
 
 struct MergeStatesOptions {
-  LsePolicy lse_policy = {};
   Target target = Target::kAuto;
+  LsePolicy lse_policy = {};
 };
 
 // out = sum_i w_i out_i with w_i = exp(lse_i) / sum_k exp(lse_k), lse = log sum_k exp(lse_k); summed in

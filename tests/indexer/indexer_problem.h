@@ -205,8 +205,8 @@ class IndexerProblem {
       }
     }
     if (case_.query == QueryType::kFp8) {
-      args.inputs.q_fp8 =
-          Packed(reinterpret_cast<const float8_e4m3fn*>(q.data()), extents[0], extents[1], extents[2]);
+      args.inputs.q_fp8 = Packed(reinterpret_cast<const float8_e4m3fn*>(q.data()), extents[0],
+                                 extents[1], extents[2]);
       return;
     }
     In<3>& view = args.inputs.q;

@@ -26,8 +26,8 @@ typedef struct lathe_merge_states_args {
 
 typedef struct lathe_merge_states_options {
   size_t struct_size;
-  lathe_lse_policy lse_policy;
   int32_t target;
+  lathe_lse_policy lse_policy;
 } lathe_merge_states_options;
 
 // workspace: lathe_array_workspace_bytes(args->num_parts) bytes.

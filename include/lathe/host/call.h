@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every public function begins with. Each is defined where its operation's host side is, as
 //
-//   lathe::Status lathe::Topk(const TopkArgs& args, ...) noexcept {
+//   lathe::Status lathe::SelectTopk(const TopkArgs& args, ...) noexcept {
 //     LATHE_BEGIN_CALL;
 //     ...
 //

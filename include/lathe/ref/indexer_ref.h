@@ -30,8 +30,7 @@ inline IndexerRow IndexerRowAt(const IndexerInputs& inputs, int64_t token) {
     for (int64_t c = 0; c < width; ++c) {
       const View<const float8_e4m3fn, 3>& codes = inputs.q_fp8;
       const int64_t at = token * codes.stride[0] + h * codes.stride[1] + c * codes.stride[2];
-      q.push_back(has_codes ? double{ToFloat(codes.data[at])}
-                            : At(inputs.q, token, h, c));
+      q.push_back(has_codes ? double{ToFloat(codes.data[at])} : At(inputs.q, token, h, c));
     }
     row.q.push_back(q);
   }
