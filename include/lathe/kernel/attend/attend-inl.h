@@ -301,7 +301,7 @@ class AttendBlock {
   bool Weigh(const KeyTile& tile, int64_t tokens, const TileRows& rows, const SoftmaxState& state,
              uint32_t* residual) {
     const int64_t r = rows.begin;
-    return Softmax<Packing>(s_, rows.count, tokens, rows.count, call_->scale_log2[tile.set],
+    return Softmax<Packing>(s_, tokens, rows.count, call_->scale_log2[tile.set],
                             call_->value_scale[tile.set],
                             {state.m + r, state.l + r, state.alpha + r}, residual);
   }
@@ -359,8 +359,7 @@ class AttendBlock {
   }
 
   void Mask(const KeyTile& tile, int64_t tokens, const TileRows& rows) {
-    MaskScores(s_, rows.count, tokens, mask_begin_ + rows.begin, mask_end_ + rows.begin,
-               rows.count);
+    MaskScores(s_, tokens, mask_begin_ + rows.begin, mask_end_ + rows.begin, rows.count);
     if (sets_[tile.set].has_tree) MaskTree(tile, rows);
   }
 

@@ -26,8 +26,8 @@ struct SoftmaxState {
 
 // Scores of keys a row does not see become -inf after the fact, whatever they are: a NaN key or padding
 // never reaches another row. Row r sees tokens [begin[r], end[r]) of the tile.
-inline void MaskScores(float* s, int64_t s_stride, int64_t tokens, const int32_t* begin,
-                       const int32_t* end, int64_t padded_rows) {
+inline void MaskScores(float* s, int64_t tokens, const int32_t* begin, const int32_t* end,
+                       int64_t padded_rows) {
   const F32 d;
   const I32 di;
   const VF minus_inf = hn::Inf(d);
@@ -37,7 +37,7 @@ inline void MaskScores(float* s, int64_t s_stride, int64_t tokens, const int32_t
     for (int64_t t = 0; t < tokens; ++t) {
       const auto token = hn::Set(di, static_cast<int32_t>(t));
       const auto seen = hn::And(hn::Le(first, token), hn::Lt(token, last));
-      float* at = s + t * s_stride + r;
+      float* at = s + t * padded_rows + r;
       hn::Store(hn::IfThenElse(hn::RebindMask(d, seen), hn::Load(d, at), hn::Neg(minus_inf)), d,
                 at);
     }
@@ -60,15 +60,15 @@ LATHE_INLINE VF ColumnMax(const float* s, int64_t s_stride, int64_t tokens) {
 // that alpha is not 1 everywhere. Sums add the unrounded weights; those of P are times value_scale besides. Where packing
 // rounds and `residual` is given, what it took away goes there, in the same layout. `tokens` is a multiple of 2.
 template <class A>
-bool Softmax(float* s, int64_t s_stride, int64_t tokens, int64_t padded_rows, float scale_log2,
-             float value_scale, const SoftmaxState& state, uint32_t* residual) {
+bool Softmax(float* s, int64_t tokens, int64_t padded_rows, float scale_log2, float value_scale,
+             const SoftmaxState& state, uint32_t* residual) {
   const F32 d;
   const VF scale = hn::Set(d, scale_log2);
   const VF minus_inf = hn::Neg(hn::Inf(d));
   auto* p = reinterpret_cast<uint32_t*>(s);
   bool moved = false;
   for (int64_t r = 0; r < padded_rows; r += kLanes) {
-    const VF tile_max = hn::Mul(scale, ColumnMax(s + r, s_stride, tokens));
+    const VF tile_max = hn::Mul(scale, ColumnMax(s + r, padded_rows, tokens));
     const VF old_max = hn::Load(d, state.m + r);
     const auto grew = hn::Gt(tile_max, old_max);  // false for NaN: m never holds one
     const VF new_max = hn::IfThenElse(grew, tile_max, old_max);
@@ -83,19 +83,20 @@ bool Softmax(float* s, int64_t s_stride, int64_t tokens, int64_t padded_rows, fl
       VF weight[2];
       LATHE_UNROLL
       for (int j = 0; j < 2; ++j) {
-        const VF score = hn::Load(d, s + (t + j) * s_stride + r);
+        const VF score = hn::Load(d, s + (t + j) * padded_rows + r);
         weight[j] = Exp2(hn::MulSub(score, scale, shift));
         sum[j] = hn::Add(sum[j], weight[j]);
         if (value_scale != 1.0f) weight[j] = hn::Mul(weight[j], hn::Set(d, value_scale));
       }
       LATHE_UNROLL
       for (int j = 0; j < 2; j += static_cast<int>(A::kStepTokens)) {
-        hn::Store(A::PackWeights(weight + j), U32(), p + (t + j) / A::kStepTokens * s_stride + r);
+        hn::Store(A::PackWeights(weight + j), U32(),
+                  p + (t + j) / A::kStepTokens * padded_rows + r);
       }
       if constexpr (A::kHasResidual) {
         if (residual == nullptr) continue;
         const VF lost[2] = {A::Residual(weight[0]), A::Residual(weight[1])};
-        hn::Store(A::PackWeights(lost), U32(), residual + t / A::kStepTokens * s_stride + r);
+        hn::Store(A::PackWeights(lost), U32(), residual + t / A::kStepTokens * padded_rows + r);
       }
     }
     hn::Store(hn::MulAdd(hn::Load(d, state.l + r), alpha, hn::Add(sum[0], sum[1])), d, state.l + r);
