@@ -153,13 +153,29 @@ def layers_of_names():
     return layers
 
 
-def circles():
-    """Each circle of headers that include one another, as a list that ends where it begins."""
+def graph():
+    """Header -> what it includes."""
     edges = {}
     for path in (ROOT / HEADERS).rglob("*"):
         if path.suffix in (".h", ".def"):
             name = path.relative_to(ROOT / "include").as_posix()
             edges[name] = [to for _, to, _ in included(code_lines(path.read_text(encoding="utf-8")))]
+    return edges
+
+
+def reached_formats(edges, header):
+    """The code of cache formats that a header brings: a change of it would rebuild all who include the header."""
+    seen, next_ones = set(), [header]
+    while next_ones:
+        name = next_ones.pop()
+        if name not in seen:
+            seen.add(name)
+            next_ones += edges.get(name, ())
+    return sorted(name for name in seen if name.startswith("lathe/cache/"))
+
+
+def circles(edges):
+    """Each circle of headers that include one another, as a list that ends where it begins."""
     done, way = set(), []
 
     def visit(name):
@@ -245,7 +261,12 @@ def main():
         files += sorted(str(f.relative_to(ROOT)) for f in (ROOT / folder).rglob("*") if f.is_file())
     files = [f for f in files if SOURCE_NAMES.search(f)]
     faults = 0
-    for circle in circles():
+    edges = graph()
+    for header in ("lathe/lathe.h", "lathe/easy.h", "lathe/capi.h"):
+        for name in reached_formats(edges, header):
+            print(f"include/{header}:1: must not bring {name}")
+            faults += 1
+    for circle in circles(edges):
         print(f"{HEADERS}{circle[0][len('lathe/'):]}:1: a circle of includes, {' -> '.join(circle)}")
         faults += 1
     layers = layers_of_names()
