@@ -33,6 +33,7 @@
 #include "lathe/kernel/attend/column_scales-inl.h"
 #include "lathe/kernel/attend/epilogue-inl.h"
 #include "lathe/kernel/attend/finite-inl.h"
+#include "lathe/kernel/attend/mask-inl.h"
 #include "lathe/kernel/attend/softmax-inl.h"
 #include "lathe/kernel/kernel_table.h"
 #include "lathe/kernel/keys/task_keys-inl.h"
@@ -56,7 +57,8 @@ class AttendBlock {
 
   // Carves the scratch of one worker; with a counting arena, measures it.
   AttendBlock(Arena& arena, const detail::AttendShape& shape, int64_t max_rows)
-      : engine_(arena, shape.qk_dim, shape.v_dim, max_rows) {
+      : engine_(arena, shape.qk_dim, shape.v_dim, max_rows),
+        mask_(arena, Engine::PaddedRows(max_rows)) {
     const int64_t padded_rows = Engine::PaddedRows(max_rows);
     const int64_t output_rows = Engine::OutputRows(max_rows);
     const int64_t padded_width = RowSource<A>::PaddedWidth(shape.qk_dim);
@@ -85,9 +87,6 @@ class AttendBlock {
     for (Element** values : {&staged_values_, &finite_values_}) {
       *values = arena.Take<Element>(
           static_cast<size_t>(kTileKeys * RowSource<A>::PaddedWidth(shape.own_v_dim)));
-    }
-    for (int32_t** range : {&mask_begin_, &mask_end_}) {
-      *range = arena.Take<int32_t>(static_cast<size_t>(padded_rows));
     }
     visible_ = arena.Take<KeyRange>(static_cast<size_t>(max_rows * detail::kMaxKeySets));
   }
@@ -236,11 +235,7 @@ class AttendBlock {
     return true;
   }
 
-  // Rows of the block that go through a tile together: S and P have room for one group.
-  struct TileRows {
-    int64_t begin;
-    int64_t count;
-  };
+  // Rows that go through a tile together: S and P have room for one group.
   TileRows GroupAt(int64_t row) const {
     return {row, (std::min)(Engine::kGroupRows, padded_rows_ - row)};
   }
@@ -252,9 +247,9 @@ class AttendBlock {
     const DType type = set.source.row_type();
     const bool seen_by_all = set.IsSeenByAll(tile);
     const bool is_masked = tokens != tile.count || !seen_by_all;
-    if (is_masked) FindMask(tile);
+    if (is_masked) mask_.Find(*call_, *task_, set, tile);
     const bool has_residual = num_few_ > 0;
-    int64_t isolated = 0;
+    isolated_.Clear();
     engine_.StartTile(set.source, tile, next);
     for (int64_t r = 0; r < padded_rows_; r += Engine::kGroupRows) {
       const TileRows rows = GroupAt(r);
@@ -262,14 +257,15 @@ class AttendBlock {
       if (transforms_scores_) {
         TransformScores(call_->transforms, call_->score_scale[tile.set], tokens * rows.count, s_);
       }
-      if (is_masked) Mask(tile, tokens, rows);
+      if (is_masked) mask_.Apply(tile, tokens, rows, s_);
       const bool has_scales = set.source.has_scales();
       const bool moved = has_scales ? Weigh<FloatArithmetic>(tile, tokens, rows, state, nullptr)
                                     : Weigh<A>(tile, tokens, rows, state,
                                                has_residual ? ResidualOf(rows) : nullptr);
       if (r == 0) {
         // Scores need the rows of keys no more, which values may be, or know where they were.
-        isolated = seen_by_all ? 0 : IsolateNonFinite(type, tile);
+        if (!seen_by_all)
+          isolated_.TakeOut(type, set.all_see, v_columns_, finite_values_, zeros_, tile);
         engine_.LoadValues(tile, tokens, v_columns_);
       }
       const Carry now = moved && carry == Carry::kKeep ? Carry::kRescale : carry;
@@ -279,7 +275,7 @@ class AttendBlock {
       } else {
         Accumulate(now, tile, tokens, AllValues(), rows, p, state, o);
       }
-      if (isolated > 0) AddIsolated(type, tile, isolated, p, rows, o);
+      isolated_.Add(type, mask_, tile, rows, has_scales, p, call_->v_dim, o, v_stride_);
     }
     if (has_residual && !set.source.has_scales()) AddResidual(type, tile, tokens, state, o);
   }
@@ -341,7 +337,7 @@ class AttendBlock {
   void ClearResidual(const TileRows& rows, int64_t tokens) const {
     uint32_t* residual = ResidualOf(rows);
     for (int64_t step = 0; step < tokens / A::kStepTokens; ++step, residual += rows.count) {
-      for (int64_t r = 0; r < NumLive(rows); ++r) {
+      for (int64_t r = 0; r < NumLive(rows, *task_); ++r) {
         if (has_few_[rows.begin + r] == 0) residual[r] = 0;
       }
     }
@@ -358,101 +354,8 @@ class AttendBlock {
     }
   }
 
-  void Mask(const KeyTile& tile, int64_t tokens, const TileRows& rows) {
-    MaskScores(s_, tokens, mask_begin_ + rows.begin, mask_end_ + rows.begin, rows.count);
-    if (sets_[tile.set].has_tree) MaskTree(tile, rows);
-  }
-
-  void FindMask(const KeyTile& tile) {
-    const auto in_tile = [&tile](int64_t position) {
-      const int64_t at = position - tile.begin;
-      return static_cast<int32_t>((std::min)((std::max)(at, int64_t{0}), tile.count));
-    };
-    const TaskKeys<A>& set = sets_[tile.set];
-    for (int64_t r = 0; r < padded_rows_; ++r) {
-      // A tile of a list has live keys alone, all of them seen.
-      const bool sees_all = r < task_->num_rows && set.has_list;
-      const bool sees_range = r < task_->num_rows && !set.has_list;
-      mask_begin_[r] = sees_range ? in_tile(set.visible[r].begin) : 0;
-      mask_end_[r] = sees_range ? in_tile(set.visible[r].end)
-                                : static_cast<int32_t>(sees_all ? tile.count : 0);
-    }
-  }
-
-  bool IsSeenInTree(const KeyTile& tile, int64_t t, int64_t r) const {
-    const int64_t i = (task_->row_begin + r) / call_->unit_heads;
-    return call_->causality.SeesToken(detail::PlaceOfQuery(*call_, *task_, tile.set, i),
-                                      tile.begin + t);
-  }
-
-  // Without those of padding.
-  int64_t NumLive(const TileRows& rows) const {
-    return (std::min)(rows.count, task_->num_rows - rows.begin);
-  }
-
-  // Keys of queries that are on no path of a row's.
-  void MaskTree(const KeyTile& tile, const TileRows& rows) {
-    const int64_t first = (std::max)(sets_[tile.set].tree_begin - tile.begin, int64_t{0});
-    for (int64_t t = first; t < tile.count; ++t) {
-      for (int64_t r = 0; r < NumLive(rows); ++r) {
-        if (IsSeenInTree(tile, t, rows.begin + r)) continue;
-        s_[t * rows.count + r] = -std::numeric_limits<float>::infinity();
-      }
-    }
-  }
-
-  // A weight of 0 does not keep a NaN or Inf value out of a row (0 * NaN): where some rows do not see a
-  // key whose value is not finite, what is not finite of it is taken out of P x V and added for the rows that see it. All
-  // else is added in the order of the keys, so that rows which see it get the same whatever others see. A value that is
-  // part of its key is taken out whole: its score is not finite either, and unless a transform made it finite, nothing else
-  // is left of the row.
-  int64_t IsolateNonFinite(DType type, KeyTile& tile) {
-    const KeyRange& all_see = sets_[tile.set].all_see;
-    int64_t count = 0;
-    for (int64_t t = 0; t < tile.count; ++t) {
-      const int64_t position = tile.begin + t;
-      if (position >= all_see.begin && position < all_see.end) continue;
-      if (IsFiniteValue<A>(type, tile.values[t], v_columns_)) continue;
-      isolated_[count++] = {t, tile.values[t]};
-      if (tile.value_bytes > 0) {
-        KeepFiniteValue<A>(type, v_columns_, finite_values_, tile, t);
-      } else {
-        tile.values[t] = reinterpret_cast<const std::byte*>(zeros_);
-      }
-    }
-    return count;
-  }
-
-  void AddIsolated(DType type, const KeyTile& tile, int64_t count, const uint32_t* p,
-                   const TileRows& rows, float* o) const {
-    const bool has_tree = sets_[tile.set].has_tree;
-    for (int64_t i = 0; i < count; ++i) {
-      const int64_t t = isolated_[i].token;
-      for (int64_t i_row = 0; i_row < NumLive(rows); ++i_row) {
-        const int64_t r = rows.begin + i_row;
-        if (t < mask_begin_[r] || t >= mask_end_[r]) continue;
-        if (has_tree && !IsSeenInTree(tile, t, r)) continue;
-        const float weight = sets_[tile.set].source.has_scales()
-                                 ? FloatArithmetic::Weight(p, rows.count, t, i_row)
-                                 : A::Weight(p, rows.count, t, i_row);
-        VisitStored<A>(type, [&](auto stored) {
-          const auto* value = reinterpret_cast<const decltype(stored)*>(isolated_[i].row);
-          for (int64_t c = 0; c < call_->v_dim; ++c) {
-            const float x = ToFloat(value[c]);
-            if (tile.value_bytes == 0 || x - x != 0.0f)
-              o[r * v_stride_ + A::Position(c)] += weight * x;
-          }
-        });
-      }
-    }
-  }
-
-  struct Isolated {
-    int64_t token;
-    const std::byte* row;
-  };
-
   Engine engine_;
+  TileMask<A> mask_;
   const AttendCall* call_ = nullptr;
   const AttendTask* task_ = nullptr;
   int64_t padded_rows_ = 0;
@@ -475,13 +378,11 @@ class AttendBlock {
   Element* staged_;
   Element* staged_values_;
   Element* finite_values_;  // those of them that are not finite, without what is not
-  int32_t* mask_begin_;
-  int32_t* mask_end_;
   KeyRange* visible_;
   TaskKeys<A>* sets_ = nullptr;
   int set_ = 0;  // that the next tile comes from
   KeyTile tiles_[2];
-  Isolated isolated_[kTileKeys];
+  IsolatedValues<A> isolated_;
 };
 
 template <class Engine>

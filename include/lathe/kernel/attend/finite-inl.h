@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "lathe/kernel/attend/accumulate-inl.h"
+#include "lathe/kernel/attend/mask-inl.h"
 #include "lathe/kernel/keys/key_cursor-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -68,6 +69,68 @@ bool KeepFinite(DType type, int64_t columns, typename A::Element* copies, KeyTil
   }
   return is_changed;
 }
+
+// A weight of 0 does not keep a NaN or Inf value out of a row (0 * NaN): where some rows do not see a
+// key whose value is not finite, what is not finite of it is taken out of P x V and added for the rows that see it. All
+// else is added in the order of the keys, so that rows which see it get the same whatever others see. A value that is
+// part of its key is taken out whole: its score is not finite either, and unless a transform made it finite, nothing else
+// is left of the row.
+template <class A>
+class IsolatedValues {
+ public:
+  void Clear() { count_ = 0; }
+
+  // Takes them out of a tile of which all rows see the keys of `all_see`. `copies`: a row of `columns` for each key;
+  // `zeros`: such a row.
+  void TakeOut(DType type, const detail::KeyRange& all_see, int64_t columns,
+               typename A::Element* copies, const float* zeros, KeyTile& tile) {
+    for (int64_t t = 0; t < tile.count; ++t) {
+      const int64_t position = tile.begin + t;
+      if (position >= all_see.begin && position < all_see.end) continue;
+      if (IsFiniteValue<A>(type, tile.values[t], columns)) continue;
+      values_[count_++] = {t, tile.values[t]};
+      if (tile.value_bytes > 0) {
+        KeepFiniteValue<A>(type, columns, copies, tile, t);
+      } else {
+        tile.values[t] = reinterpret_cast<const std::byte*>(zeros);
+      }
+    }
+  }
+
+  // Adds them to `o`, rows of `v_dim` columns `o_stride` apart, with the weights P of `rows`, which are floats where the
+  // rows of keys have scales.
+  void Add(DType type, const TileMask<A>& mask, const KeyTile& tile, const TileRows& rows,
+           bool has_float_weights, const uint32_t* p, int64_t v_dim, float* o,
+           int64_t o_stride) const {
+    for (int64_t i = 0; i < count_; ++i) {
+      const int64_t t = values_[i].token;
+      for (int64_t i_row = 0; i_row < NumLive(rows, mask.task()); ++i_row) {
+        const int64_t r = rows.begin + i_row;
+        if (!mask.Sees(tile, t, r)) continue;
+        const float weight = has_float_weights ? FloatArithmetic::Weight(p, rows.count, t, i_row)
+                                               : A::Weight(p, rows.count, t, i_row);
+        VisitStored<A>(type, [&](auto stored) {
+          const auto* value = reinterpret_cast<const decltype(stored)*>(values_[i].row);
+          for (int64_t c = 0; c < v_dim; ++c) {
+            const float x = ToFloat(value[c]);
+            if (tile.value_bytes == 0 || x - x != 0.0f) {
+              o[r * o_stride + A::Position(c)] += weight * x;
+            }
+          }
+        });
+      }
+    }
+  }
+
+ private:
+  struct Value {
+    int64_t token;
+    const std::byte* row;
+  };
+
+  int64_t count_ = 0;
+  Value values_[kMaxTileKeys];
+};
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

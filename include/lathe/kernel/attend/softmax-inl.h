@@ -24,26 +24,6 @@ struct SoftmaxState {
   float* alpha;
 };
 
-// Scores of keys a row does not see become -inf after the fact, whatever they are: a NaN key or padding
-// never reaches another row. Row r sees tokens [begin[r], end[r]) of the tile.
-inline void MaskScores(float* s, int64_t tokens, const int32_t* begin, const int32_t* end,
-                       int64_t padded_rows) {
-  const F32 d;
-  const I32 di;
-  const VF minus_inf = hn::Inf(d);
-  for (int64_t r = 0; r < padded_rows; r += kLanes) {
-    const auto first = hn::Load(di, begin + r);
-    const auto last = hn::Load(di, end + r);
-    for (int64_t t = 0; t < tokens; ++t) {
-      const auto token = hn::Set(di, static_cast<int32_t>(t));
-      const auto seen = hn::And(hn::Le(first, token), hn::Lt(token, last));
-      float* at = s + t * padded_rows + r;
-      hn::Store(hn::IfThenElse(hn::RebindMask(d, seen), hn::Load(d, at), hn::Neg(minus_inf)), d,
-                at);
-    }
-  }
-}
-
 LATHE_INLINE VF ColumnMax(const float* s, int64_t s_stride, int64_t tokens) {
   const F32 d;
   VF even = hn::Load(d, s);
