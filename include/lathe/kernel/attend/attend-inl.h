@@ -264,8 +264,9 @@ class AttendBlock {
                                                has_residual ? ResidualOf(rows) : nullptr);
       if (r == 0) {
         // Scores need the rows of keys no more, which values may be, or know where they were.
-        if (!seen_by_all)
+        if (!seen_by_all) {
           isolated_.TakeOut(type, set.all_see, v_columns_, finite_values_, zeros_, tile);
+        }
         engine_.LoadValues(tile, tokens, v_columns_);
       }
       const Carry now = moved && carry == Carry::kKeep ? Carry::kRescale : carry;
