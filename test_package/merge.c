@@ -16,9 +16,9 @@ int main(void) {
   const lathe_merge_states_args args = {.struct_size = sizeof args,
                                         .parts = parts,
                                         .num_parts = 2,
-                                        .workspace = {memory, sizeof memory},
                                         .out = lathe_packed3(out, LATHE_DTYPE_FLOAT32, 1, 1, 4)};
-  const int32_t status = lathe_merge_states(&args, NULL, NULL, &message);
+  const lathe_buffer workspace = {memory, sizeof memory};
+  const int32_t status = lathe_merge_states(&args, NULL, workspace, NULL, &message);
   printf("%s: out[0] = %.3f\n", status == LATHE_STATUS_OK ? "ok" : message.text, (double)out[0]);
   return status == LATHE_STATUS_OK && out[0] > 1.999f && out[0] < 2.001f ? 0 : 1;
 }

@@ -102,9 +102,7 @@ TEST_CASE("logits refuse wrong caches and outputs", "[indexer][logits][validatio
       {"invalid argument: inputs.keys.cache.format is 77, must be a known CacheFormat",
        [](Problem& p) { p.args.inputs.keys.cache.format = static_cast<CacheFormat>(77); }},
       {"invalid argument: inputs.keys.cache.format is kIndexerFp8, must be one for the width in "
-       "use; "
-       "this one's "
-       "is 128",
+       "use; this one's is 128",
        [](Problem& p) { p.args.inputs.keys.cache.format = CacheFormat::kIndexerFp8; }},
       {"invalid argument: inputs.keys.cache.scale is 0, must be finite and above 0",
        [](Problem& p) { p.args.inputs.keys.cache.scale = 0.0f; }},

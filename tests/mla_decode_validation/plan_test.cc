@@ -69,8 +69,7 @@ TEST_CASE("a plan refuses a target that this machine cannot run", "[mla_decode][
       continue;
     }
     ++num_refused;
-    RequireRefused(status, "target unavailable: options.target is " +
-                               std::to_string(static_cast<int>(info.target)) +
+    RequireRefused(status, "target unavailable: options.target is " + std::string(info.name) +
                                ", must be auto or a target that runs here: " + info.reason);
     REQUIRE(call.plan == nullptr);
   }
