@@ -12,7 +12,8 @@
 //   DecodeColumn(record, side, column)            one value, without the tensor scale
 //   kScaleColumns, kNumScales          optional: scales that neighbouring columns have in common, where what they scale
 //                      is exact in bfloat16. kNumScales tiles of kScaleColumns columns have one each, what lies behind
-//                      them has none. kScaleColumns: a multiple of 64, or all columns. Engines of bfloat16 products apply
+//                      them has none. kScaleColumns: a multiple of 64, or all columns (of rows of any width: the
+//                      largest int64_t). Engines of bfloat16 products apply
 //                      them to scores and weights, so that no value is rounded
 //   ScaleAt(record, side, tile)        with these: the scale of one tile, any float
 //   EncodeColumn(x, record, side, column)         x by the tensor scale; if there is no
@@ -28,6 +29,9 @@
 //   EncodeRecord(Format{}, token, amax, rule, record, side)
 #ifndef LATHE_CACHE_FORMATS_H_
 #define LATHE_CACHE_FORMATS_H_
+
+#include <cstdint>
+#include <limits>
 
 #include "lathe/base/config.h"
 #include "lathe/base/keys.h"
@@ -56,7 +60,9 @@ constexpr int64_t kMaxScales = 8;
 template <class Format>
 LATHE_INLINE constexpr bool HasRowScale() noexcept {
   if constexpr (kNumScales<Format> == 1) {
-    return Format::kScaleColumns >= Format::kWidth;
+    constexpr int64_t kAll =
+        Format::kWidth == 0 ? (std::numeric_limits<int64_t>::max)() : Format::kWidth;
+    return Format::kScaleColumns >= kAll;
   } else {
     return false;
   }

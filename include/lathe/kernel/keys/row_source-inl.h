@@ -208,7 +208,7 @@ class RowSource {
   template <class Format, bool kPoisons>
   void LeaveScales() {
     static_assert(detail::kNumScales<Format> <= detail::kMaxScales);
-    static_assert(Format::kScaleColumns % kColumns == 0 || Format::kScaleColumns >= Format::kWidth);
+    static_assert(Format::kScaleColumns % kColumns == 0 || detail::HasRowScale<Format>());
     decode_ = DecodeUnscaledBytes<Format, Element>;
     read_scales_ = ReadScales<Format, kPoisons>;
     num_scales_ = Format::kNumScales;
