@@ -9,6 +9,7 @@
 #include "formats/format_pages.h"
 #include "lathe/latent_cache.h"
 #include "lathe/query_prep.h"
+#include "support/require_ok.h"
 #include "support/row_transform.h"
 #include "support/threads.h"
 
@@ -16,11 +17,6 @@ namespace lathe::test {
 namespace {
 
 constexpr int64_t kTokens = 40;
-
-void RequireOk(const Status& status) {
-  INFO(Format(status).c_str());
-  REQUIRE(status.ok());
-}
 
 // Tokens of two parts; every third one is not written and has no position.
 struct Tokens {

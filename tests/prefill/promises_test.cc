@@ -46,11 +46,11 @@ TEST_CASE("parts of a parallel region of any threads give the bits of one call",
         barrier.Wait();
         status[2 * ith + 1] = RunPrefillMerge(plan, problem.args, workspace, ith, nth);
       });
-      for (const Status& s : status) problem.RequireOk(s);
+      for (const Status& s : status) RequireOk(s);
     });
     REQUIRE(SameBits(problem.Result(), whole));
     problem.RunPlanned(num_workers, [&](const PrefillPlan& plan, Buffer workspace) {
-      problem.RequireOk(RunPrefill(plan, problem.args, workspace, ThreadExecutor(nth)));
+      RequireOk(RunPrefill(plan, problem.args, workspace, ThreadExecutor(nth)));
     });
     REQUIRE(SameBits(problem.Result(), whole));
   }
@@ -187,7 +187,7 @@ TEST_CASE("chunks of keys merge into the whole", "[prefill]") {
   merge.num_parts = 3;
   merge.out = problem.args.out;
   merge.lse = problem.args.lse;
-  problem.RequireOk(MergeStates(merge, {target}));
+  RequireOk(MergeStates(merge, {target}));
   problem.RequireMatches(reference);
 }
 

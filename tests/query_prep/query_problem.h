@@ -9,6 +9,7 @@
 
 #include "lathe/query_prep.h"
 #include "lathe/ref/row_transform_ref.h"
+#include "support/require_ok.h"
 #include "support/row_transform.h"
 #include "support/tolerance.h"
 
@@ -62,11 +63,9 @@ class QueryProblem {
   }
 
   void Run(const Executor& executor = {}) {
-    const Status status = PrepareQueries(args, options, executor);
-    INFO(Format(status).c_str());
-    REQUIRE(status.ok());
-    REQUIRE((out.bytes.IsFrontIntact() && codes.IsFrontIntact() && q_scales.IsFrontIntact() &&
-             weights_out.IsFrontIntact()));
+    RequireOk(PrepareQueries(args, options, executor));
+    RequireIntact(out.bytes.IsFrontIntact() && codes.IsFrontIntact() && q_scales.IsFrontIntact() &&
+                  weights_out.IsFrontIntact());
   }
 
   std::vector<double> Reference() const {

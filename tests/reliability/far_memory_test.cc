@@ -10,6 +10,7 @@
 
 #include "lathe/lathe.h"
 #include "support/memory.h"
+#include "support/require_ok.h"
 #include "support/sizes.h"
 #include "support/targets.h"
 
@@ -23,10 +24,6 @@ constexpr int64_t kFarPages[] = {58253, 58254, 116508, 116509};
 constexpr int64_t kNumBlocks = 116510;
 // Rows further apart than 2^32 bytes, and, two of them, than 2^32 elements.
 constexpr int64_t kRowStride = (int64_t{1} << 31) + 64;
-
-void RequireOk(const Status& status) {
-  if (!status.ok()) REQUIRE(std::string(Format(status).c_str()) == "ok");
-}
 
 TEST_CASE("A5: index lists reach pages past 2^31 and 2^32 elements",
           "[reliability][mla_decode][A5]") {

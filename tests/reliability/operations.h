@@ -16,6 +16,7 @@
 #include "query_prep/query_problem.h"
 #include "sliding_window/v4_problem.h"
 #include "support/merge_problem.h"
+#include "support/require_ok.h"
 #include "support/topk_problem.h"
 
 namespace lathe::test {
@@ -34,10 +35,6 @@ std::vector<std::byte> BytesOf(const Buffers&... buffers) {
   };
   (append(buffers), ...);
   return bytes;
-}
-
-inline void RequireOk(const Status& status) {
-  if (!status.ok()) REQUIRE(std::string(Format(status).c_str()) == "ok");
 }
 
 inline Operation DecodeOf(CacheFormat format, Target target) {

@@ -14,6 +14,7 @@
 #include "lathe/merge_states.h"
 #include "lathe/ref/attention_ref.h"
 #include "support/memory.h"
+#include "support/require_ok.h"
 #include "support/tolerance.h"
 
 namespace lathe::test {
@@ -85,11 +86,7 @@ class MergeProblem {
     for (T& x : part_out[part]) x = FromFloat<T>(std::numeric_limits<float>::quiet_NaN());
   }
 
-  void Run(const Executor& executor = {}) {
-    const Status status = MergeStates(args, options, executor);
-    INFO(Format(status).c_str());
-    REQUIRE(status.ok());
-  }
+  void Run(const Executor& executor = {}) { RequireOk(MergeStates(args, options, executor)); }
 
   // The reference, in the memory order of out and lse; lse in options.lse_policy.
   ref::AttentionResult Reference() const {

@@ -16,6 +16,7 @@
 #include "lathe/ref/attention_ref.h"
 #include "support/memory.h"
 #include "support/random.h"
+#include "support/require_ok.h"
 #include "support/targets.h"
 #include "support/threads.h"
 #include "support/tolerance.h"
@@ -194,9 +195,7 @@ class MlaProblem {
   void Run(size_t num_workers = 1, const Executor& executor = {}) {
     out.Poison();
     lse.Poison();
-    const Status status = TryRun(num_workers, executor);
-    INFO(Format(status).c_str());
-    REQUIRE(status.ok());
+    RequireOk(TryRun(num_workers, executor));
   }
   void RunOnThreads(size_t num_workers) { Run(num_workers, ThreadExecutor(num_workers)); }
 

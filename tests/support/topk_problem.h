@@ -13,6 +13,7 @@
 #include "lathe/topk.h"
 #include "support/memory.h"
 #include "support/random.h"
+#include "support/require_ok.h"
 #include "support/sizes.h"
 
 namespace lathe::test {
@@ -49,7 +50,7 @@ class TopkProblem {
     Guarded<std::byte> workspace(
         TopkWorkspaceFor(args.logits.extent[1], options.k, executor.num_workers));
     const Status status = SelectTopk(args, options, {workspace.data(), workspace.size()}, executor);
-    REQUIRE(workspace.IsFrontIntact());
+    RequireIntact(workspace.IsFrontIntact());
     return status;
   }
 
@@ -57,11 +58,8 @@ class TopkProblem {
     indices.Poison();
     counts.Poison();
     values.Poison();
-    const Status status = TryRun(executor);
-    REQUIRE(std::string(Format(status).c_str()) == "ok");
-    REQUIRE(indices.IsFrontIntact());
-    REQUIRE(counts.IsFrontIntact());
-    REQUIRE(values.IsFrontIntact());
+    RequireOk(TryRun(executor));
+    RequireIntact(indices.IsFrontIntact() && counts.IsFrontIntact() && values.IsFrontIntact());
   }
 
   // Every place of every list, every count, and values to the bit.
