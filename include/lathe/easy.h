@@ -9,8 +9,7 @@
 
 #include "lathe/mla_decode.h"
 
-namespace lathe {
-namespace easy {
+namespace lathe::easy {
 
 // RunMlaDecode of `args` (mla_decode.h), with plan and workspace of the sizes that this very call needs, which it
 // allocates and frees (std::bad_alloc comes through). Refuses what PlanMlaDecode and RunMlaDecode refuse.
@@ -32,7 +31,6 @@ LATHE_INLINE Status MlaDecode(const MlaShape& shape, const MlaDecodeOptions& opt
   return RunMlaDecode(*plan, args, {workspace.data(), workspace.size()}, executor);
 }
 
-}  // namespace easy
-}  // namespace lathe
+}  // namespace lathe::easy
 
 #endif  // LATHE_EASY_H_

@@ -63,8 +63,7 @@ struct Int8Rows {
 #include "lathe/cache/encode_tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace lathe {
-namespace HWY_NAMESPACE {
+namespace lathe::HWY_NAMESPACE {
 namespace {
 
 template <class Element>
@@ -92,7 +91,6 @@ inline void EncodeRecord(::my::Int8Rows, const TokenRow& token, const ScaleRule&
 }
 
 }  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace lathe
+}  // namespace lathe::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 #endif  // LATHE_TARGET_PASS

@@ -13,8 +13,7 @@
 #include <cfenv>
 #endif
 
-namespace lathe {
-namespace arch {
+namespace lathe::arch {
 
 // Puts the flags back at the end of its scope as they were at its beginning: arithmetic raises them, and the
 // caller may be watching for its own. By hand, because <cfenv> takes the x87 unit's flags along, which nothing here
@@ -59,7 +58,6 @@ class KeepFloatFlags {
 #endif
 };
 
-}  // namespace arch
-}  // namespace lathe
+}  // namespace lathe::arch
 
 #endif  // LATHE_ARCH_FLOAT_FLAGS_H_

@@ -29,8 +29,7 @@
 #define LATHE_HAVE_AMX 0
 #endif
 
-namespace lathe {
-namespace arch {
+namespace lathe::arch {
 
 constexpr int64_t kTileRows = 16;
 constexpr int64_t kTileRowBytes = 64;
@@ -161,7 +160,6 @@ LATHE_ARCH_INLINE int RequestTilePermission() {
 
 #undef LATHE_ARCH_INLINE
 
-}  // namespace arch
-}  // namespace lathe
+}  // namespace lathe::arch
 
 #endif  // LATHE_ARCH_X86_AMX_H_

@@ -8,8 +8,7 @@
 
 #include "lathe/base/types.h"
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 
 // Bits 16..23 and 24..31 of ToFloat(Code{i}). Codes of 8 bits: the magnitudes. Codes of 4 bits: the
 // first 16 entries are all codes.
@@ -70,7 +69,6 @@ constexpr RoundingTables MakeRoundingTables() noexcept {
 template <class Code>
 inline constexpr RoundingTables kRoundingTables = MakeRoundingTables<Code>();
 
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 #endif  // LATHE_CACHE_CODE_TABLES_H_

@@ -27,8 +27,7 @@
 #include "lathe/simd/convert-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace lathe {
-namespace HWY_NAMESPACE {
+namespace lathe::HWY_NAMESPACE {
 namespace {
 
 // Scales of a decoder: none,
@@ -245,8 +244,7 @@ void DecodeCodes(const std::byte* codes, int64_t n, const Scales& scales, Elemen
 }
 
 }  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace lathe
+}  // namespace lathe::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // once for each target

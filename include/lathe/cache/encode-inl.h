@@ -24,8 +24,7 @@
 #include "lathe/simd/convert-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace lathe {
-namespace HWY_NAMESPACE {
+namespace lathe::HWY_NAMESPACE {
 namespace {
 
 #if HWY_TARGET != HWY_SCALAR
@@ -380,8 +379,7 @@ LATHE_INLINE int64_t EncodeVectors(const From* HWY_RESTRICT x, int64_t n, const 
 #endif  // HWY_TARGET != HWY_SCALAR
 
 }  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace lathe
+}  // namespace lathe::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // once for each target

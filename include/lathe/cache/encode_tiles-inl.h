@@ -21,8 +21,7 @@
 #include "lathe/cache/token_row-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace lathe {
-namespace HWY_NAMESPACE {
+namespace lathe::HWY_NAMESPACE {
 namespace {
 
 // codes[i] = x[i] / scale, by the correctly rounded quotient, or one that has the same code.
@@ -393,8 +392,7 @@ LATHE_INLINE void EncodeMxfp4Tiles(const TokenRow& token, const TileAmax<kTiles>
 }
 
 }  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace lathe
+}  // namespace lathe::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // once for each target

@@ -19,8 +19,7 @@
 #undef LATHE_TARGET_PASS
 
 HWY_BEFORE_NAMESPACE();
-namespace lathe {
-namespace HWY_NAMESPACE {
+namespace lathe::HWY_NAMESPACE {
 namespace {
 
 // For formats without SIMD code: a column at a time, correct first.
@@ -65,8 +64,7 @@ void DecodeUnscaled(Format format, const std::byte* record, const std::byte* sid
 }
 
 }  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace lathe
+}  // namespace lathe::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // once for each target

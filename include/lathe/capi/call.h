@@ -8,8 +8,7 @@
 
 #include "lathe/capi/convert.h"
 
-namespace lathe {
-namespace capi {
+namespace lathe::capi {
 
 inline Executor ToExecutor(const lathe_executor* executor) noexcept {
   Executor result;
@@ -155,7 +154,6 @@ int64_t WithTable(const lathe_tensor* from, const F& f) noexcept {
   return conversion.ok() && !block_table.empty() ? f(block_table) : -1;
 }
 
-}  // namespace capi
-}  // namespace lathe
+}  // namespace lathe::capi
 
 #endif  // LATHE_CAPI_CALL_H_

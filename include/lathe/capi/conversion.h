@@ -16,8 +16,7 @@
 #include "lathe/base/view.h"
 #include "lathe/capi/common.h"
 
-namespace lathe {
-namespace capi {
+namespace lathe::capi {
 
 // What a tensor must hold that becomes a view of one fixed type.
 template <class T>
@@ -308,7 +307,6 @@ void ConvertScoreTransforms(const From& from, To* to) noexcept {
 #undef LATHE_SCORE_TRANSFORM
 }
 
-}  // namespace capi
-}  // namespace lathe
+}  // namespace lathe::capi
 
 #endif  // LATHE_CAPI_CONVERSION_H_

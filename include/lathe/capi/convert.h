@@ -10,8 +10,7 @@
 #include "lathe/capi/conversion.h"
 #include "lathe/lathe.h"
 
-namespace lathe {
-namespace capi {
+namespace lathe::capi {
 
 // The field of one name on both sides; the second for fields whose 0 is the C++ default.
 #define LATHE_C_FIELD(name) conversion.Field(#name, from.name, &to->name)
@@ -373,7 +372,6 @@ inline void Convert(const lathe_compressed_merge_options& from, CompressedMergeO
 #undef LATHE_C_FIELD
 #undef LATHE_C_FIELD_OR_DEFAULT
 
-}  // namespace capi
-}  // namespace lathe
+}  // namespace lathe::capi
 
 #endif  // LATHE_CAPI_CONVERT_H_

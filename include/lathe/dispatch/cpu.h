@@ -19,8 +19,7 @@
 #define LATHE_HAVE_CPUID 0
 #endif
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 struct Cpu {
@@ -116,7 +115,6 @@ inline Cpu DetectCpu() noexcept {
 }
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 #endif  // LATHE_DISPATCH_CPU_H_

@@ -62,8 +62,7 @@
 #define LATHE_TILE_TARGET HWY_AVX3_ZEN4
 #endif
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 struct CompiledTarget {
@@ -81,8 +80,7 @@ template <int64_t kHighwayTarget>
 inline constexpr CompiledTarget kCompiledTiles = {};
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 #include "lathe/dispatch/isolate_begin.h"
 

@@ -20,8 +20,7 @@ namespace HWY_NAMESPACE {}
 
 #include "lathe/kernel/kernels-inl.h"
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 template <>
 inline constexpr CompiledTarget kCompiled<HWY_TARGET> = {&lathe::HWY_NAMESPACE::Kernels,
@@ -32,8 +31,7 @@ inline constexpr CompiledTarget kCompiledTiles<HWY_TARGET> = {&lathe::HWY_NAMESP
                                                               true};
 #endif
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 #include "lathe/dispatch/flip.h"
 #include "lathe/simd/end_pass.h"

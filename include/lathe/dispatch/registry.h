@@ -15,8 +15,7 @@
 #include "lathe/dispatch/foreach_target.h"
 #include "lathe/kernel/kernel_table.h"
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 // The code that serves a row of targets.def, by Highway's target. Differs from the row's own where
@@ -158,8 +157,7 @@ inline Status ResolveTarget(Target requested, const KernelTable** kernels,
 }
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 lathe::TargetList lathe::Targets() noexcept {
   return {detail::GetRegistry().info, detail::kNumRows};

@@ -5,8 +5,7 @@
 
 #include "lathe/host/check.h"
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 struct BatchSize {
@@ -80,7 +79,6 @@ inline Status CheckQueryStartLoc(const char* name, const IndexView<1>& starts, i
 }
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 #endif  // LATHE_HOST_BATCH_H_

@@ -18,8 +18,7 @@
   using namespace detail; \
   const arch::KeepFloatFlags keep
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 // What a call without a plan runs on.
@@ -29,7 +28,6 @@ inline Status StartCall(Target requested, const Executor& executor, const Kernel
 }
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 #endif  // LATHE_HOST_CALL_H_

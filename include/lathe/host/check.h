@@ -22,8 +22,7 @@
     if (const ::lathe::Status refused = (expression); !refused.ok()) return refused; \
   } while (false)
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 // Extents and strides are the caller's and may be anything. Sums and products of numbers that are
@@ -394,7 +393,6 @@ inline Status CheckExecutor(const Executor& executor) {
 }
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 #endif  // LATHE_HOST_CHECK_H_

@@ -9,8 +9,7 @@
 #include "lathe/dispatch/abi.h"
 #include "lathe/kernel/kernel_table.h"
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 // bf16 products are exact for bf16 inputs. A query of another type would be rounded, and so would keys whose scales
@@ -37,7 +36,6 @@ inline Status CheckPrecision(Precision precision) {
 }
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 #endif  // LATHE_HOST_ENGINE_CHOICE_H_

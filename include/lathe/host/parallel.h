@@ -12,8 +12,7 @@
 #include "lathe/base/executor.h"
 #include "lathe/dispatch/abi.h"
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 // body(item, lane) for every item in [0, num_items), handed out in order to at most `max_lanes` lanes that
@@ -72,7 +71,6 @@ void ForEachRangeOfParts(const Executor& executor, int64_t num_parts, int64_t gr
 }
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 #endif  // LATHE_HOST_PARALLEL_H_

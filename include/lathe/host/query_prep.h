@@ -13,8 +13,7 @@
 #include "lathe/host/row_transform_check.h"
 #include "lathe/query_prep.h"
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 inline Status CheckQueryRows(const QueryPrepArgs& args) {
@@ -126,8 +125,7 @@ inline Status CheckQueryPrep(const QueryPrepArgs& args, const QueryPrepOptions& 
 }
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 lathe::Status lathe::PrepareQueries(const QueryPrepArgs& args, const QueryPrepOptions& options,
                                     const Executor& executor) noexcept {

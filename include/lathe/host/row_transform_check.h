@@ -9,8 +9,7 @@
 #include "lathe/base/row_transform.h"
 #include "lathe/host/check.h"
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 struct RowNormNames {
@@ -126,7 +125,6 @@ inline bool Overlaps(const RowTransform& transform, ByteRange written) {
 }
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 #endif  // LATHE_HOST_ROW_TRANSFORM_CHECK_H_

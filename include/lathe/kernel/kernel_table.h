@@ -22,8 +22,7 @@
 #include "lathe/merge_states.h"
 #include "lathe/query_prep.h"
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 // Splits of a key range are a multiple of this: whole tiles of the kernels (of most targets).
@@ -237,7 +236,6 @@ struct KernelTable {
 };
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 #endif  // LATHE_KERNEL_KERNEL_TABLE_H_

@@ -27,8 +27,7 @@
 #include "lathe/kernel/topk/write-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace lathe {
-namespace HWY_NAMESPACE {
+namespace lathe::HWY_NAMESPACE {
 namespace {
 
 template <class Engine>
@@ -98,8 +97,7 @@ inline const detail::KernelTable& TileKernels() {
 #endif  // HWY_TARGET == LATHE_TILE_TARGET
 
 }  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace lathe
+}  // namespace lathe::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // once for each target

@@ -21,8 +21,7 @@
 #include "lathe/kernel/score/arithmetic-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace lathe {
-namespace HWY_NAMESPACE {
+namespace lathe::HWY_NAMESPACE {
 namespace {
 
 using detail::AttendCall;
@@ -105,8 +104,7 @@ size_t IndexerTopkOnTilesScratchBytes(int64_t num_heads, int64_t width, int64_t 
 }
 
 }  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace lathe
+}  // namespace lathe::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // once for each target

@@ -19,8 +19,7 @@
 #include "lathe/ref/elements.h"
 #include "lathe/ref/row_transform_ref.h"
 
-namespace lathe {
-namespace ref {
+namespace lathe::ref {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
@@ -333,7 +332,6 @@ inline AttentionResult MergeStates(const MergeStatesArgs& args) {
   return result;
 }
 
-}  // namespace ref
-}  // namespace lathe
+}  // namespace lathe::ref
 
 #endif  // LATHE_REF_ATTENTION_REF_H_

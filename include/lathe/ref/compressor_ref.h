@@ -12,8 +12,7 @@
 #include "lathe/ref/attention_ref.h"
 #include "lathe/ref/row_transform_ref.h"
 
-namespace lathe {
-namespace ref {
+namespace lathe::ref {
 
 // Statistics of each column: maximum score m, sum exp(s - m), sum exp(s - m) * kv.
 struct PooledStats {
@@ -67,7 +66,6 @@ inline std::vector<double> CompressedRow(const CompressorArgs& args,
   return TransformRow(args.transform, position / options.ratio * options.ratio, row);
 }
 
-}  // namespace ref
-}  // namespace lathe
+}  // namespace lathe::ref
 
 #endif  // LATHE_REF_COMPRESSOR_REF_H_

@@ -10,8 +10,7 @@
 #include "lathe/base/view.h"
 #include "lathe/cache/latent.h"
 
-namespace lathe {
-namespace ref {
+namespace lathe::ref {
 
 // Element (i, j, k) of a tensor.
 inline double At(const In<3>& v, int64_t i, int64_t j, int64_t k) {
@@ -44,7 +43,6 @@ inline double At(const In<1>& v, int64_t i) {
   return At(matrix, 0, i);
 }
 
-}  // namespace ref
-}  // namespace lathe
+}  // namespace lathe::ref
 
 #endif  // LATHE_REF_ELEMENTS_H_

@@ -10,8 +10,7 @@
 #include "lathe/indexer_logits.h"
 #include "lathe/ref/attention_ref.h"
 
-namespace lathe {
-namespace ref {
+namespace lathe::ref {
 
 // One query row of an indexer: H queries of D columns, and their weights.
 struct IndexerRow {
@@ -80,7 +79,6 @@ inline std::vector<double> IndexerLogits(const IndexerInputs& inputs, int64_t co
   return logits;
 }
 
-}  // namespace ref
-}  // namespace lathe
+}  // namespace lathe::ref
 
 #endif  // LATHE_REF_INDEXER_REF_H_

@@ -11,8 +11,7 @@
 #include "lathe/base/row_transform.h"
 #include "lathe/ref/elements.h"
 
-namespace lathe {
-namespace ref {
+namespace lathe::ref {
 
 inline std::vector<double> NormRow(const RowNorm& norm, std::vector<double> row) {
   if (norm.kind == NormKind::kNone) return row;
@@ -74,7 +73,6 @@ inline std::vector<double> TransformRow(const RowTransform& transform, int64_t p
   return row;
 }
 
-}  // namespace ref
-}  // namespace lathe
+}  // namespace lathe::ref
 
 #endif  // LATHE_REF_ROW_TRANSFORM_REF_H_

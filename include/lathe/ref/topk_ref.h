@@ -12,8 +12,7 @@
 
 #include "lathe/topk.h"
 
-namespace lathe {
-namespace ref {
+namespace lathe::ref {
 
 // One row: its places without padding.
 struct TopkRowResult {
@@ -85,7 +84,6 @@ inline TopkRowResult TopkOfRow(const TopkArgs& args, const TopkOptions& options,
   return row;
 }
 
-}  // namespace ref
-}  // namespace lathe
+}  // namespace lathe::ref
 
 #endif  // LATHE_REF_TOPK_REF_H_

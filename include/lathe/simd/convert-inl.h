@@ -18,8 +18,7 @@
 #include "lathe/simd/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace lathe {
-namespace HWY_NAMESPACE {
+namespace lathe::HWY_NAMESPACE {
 namespace {
 
 LATHE_INLINE VU RoundToBFloat16(VF v) {
@@ -117,8 +116,7 @@ LATHE_INLINE void Convert(DType from_type, const std::byte* from, DType to_type,
 }
 
 }  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace lathe
+}  // namespace lathe::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // once for each target

@@ -10,8 +10,7 @@
 #include "lathe/simd/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace lathe {
-namespace HWY_NAMESPACE {
+namespace lathe::HWY_NAMESPACE {
 namespace {
 
 // A whole number within 1/2 of x, in every rounding mode of the caller's: in those that round down, |x - n| of up
@@ -48,8 +47,7 @@ LATHE_INLINE VF Exp2(VF x) {
 }
 
 }  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace lathe
+}  // namespace lathe::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // once for each target

@@ -10,8 +10,7 @@
 #include "lathe/simd/exp2-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace lathe {
-namespace HWY_NAMESPACE {
+namespace lathe::HWY_NAMESPACE {
 namespace {
 
 // Relative error below 4e-7; 0 for 0, +-1 for infinities, NaN stays NaN. Near 0, where 1 - e would
@@ -34,8 +33,7 @@ LATHE_INLINE VF Tanh(VF x) {
 }
 
 }  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace lathe
+}  // namespace lathe::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // once for each target

@@ -13,8 +13,7 @@
 #include "lathe/simd/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace lathe {
-namespace HWY_NAMESPACE {
+namespace lathe::HWY_NAMESPACE {
 namespace {
 
 constexpr int64_t kTransposeWords = 16;
@@ -73,8 +72,7 @@ inline void TransposeTile(const uint32_t* from, int64_t stride, int64_t num_rows
 #endif
 
 }  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace lathe
+}  // namespace lathe::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // once for each target

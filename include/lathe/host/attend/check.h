@@ -9,8 +9,7 @@
 #include "lathe/host/engine_choice.h"
 #include "lathe/mla_decode.h"
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 inline Status CheckScoreTransform(const char* name, float parameter) {
@@ -67,7 +66,6 @@ inline Status CheckResults(const Out<3>& out, const View<float, 2>& lse, int64_t
 }
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 #endif  // LATHE_HOST_ATTEND_CHECK_H_

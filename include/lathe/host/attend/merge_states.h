@@ -9,8 +9,7 @@
 #include "lathe/host/parallel.h"
 #include "lathe/merge_states.h"
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 // Results may lie in a part's own place, element upon element; otherwise they must be apart from
@@ -70,8 +69,7 @@ inline Status CheckMergeStates(const MergeStatesArgs& args) {
 }
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 lathe::Status lathe::MergeStates(const MergeStatesArgs& args, const MergeStatesOptions& options,
                                  const Executor& executor) noexcept {

@@ -9,8 +9,7 @@
 #include "lathe/host/engine_choice.h"
 #include "lathe/host/keys/resolve.h"
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 struct PlanOfMlaDecode : AttendPlan {
@@ -138,8 +137,7 @@ inline AttendCall CallOf(const PlanOfMlaDecode& plan, const MlaDecodeArgs& args)
 }
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 lathe::Target lathe::PlanTarget(const MlaDecodePlan& plan) noexcept {
   return detail::PlanOf(plan).target;

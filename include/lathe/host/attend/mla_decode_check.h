@@ -8,8 +8,7 @@
 #include "lathe/host/row_transform_check.h"
 #include "lathe/kernel/kernel_table.h"
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 inline constexpr KeyNames kKeyNames[kMaxKeySets] = {LATHE_KEY_NAMES("keys"),
@@ -149,7 +148,6 @@ inline Status CheckArgs(const MlaShape& shape, const MlaDecodeOptions& options,
 }
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 #endif  // LATHE_HOST_ATTEND_MLA_DECODE_CHECK_H_

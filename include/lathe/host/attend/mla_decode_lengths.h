@@ -5,8 +5,7 @@
 
 #include "lathe/host/attend/mla_decode_check.h"
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 // The mask has a bit for each query of every sequence.
@@ -88,7 +87,6 @@ inline Status CheckBlockTables(const MlaDecodeArgs& args, const AttendCall& call
 }
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 #endif  // LATHE_HOST_ATTEND_MLA_DECODE_LENGTHS_H_

@@ -23,8 +23,7 @@
 #include "lathe/kernel/kernel_table.h"
 #include "lathe/mla_decode.h"
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 // More splits than this make the partial results of a long context cost more than they help.
@@ -359,7 +358,6 @@ Status MakePlan(const Plan& wanted, const AttendBatch& batch, Buffer plan_memory
 }
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 #endif  // LATHE_HOST_ATTEND_PLAN_H_

@@ -9,8 +9,7 @@
 #include "lathe/host/engine_choice.h"
 #include "lathe/host/keys/resolve.h"
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 struct PlanOfPrefill : AttendPlan {
@@ -70,8 +69,7 @@ inline AttendCall CallOf(const PlanOfPrefill& plan, const PrefillArgs& args) {
 }
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 lathe::Target lathe::PlanTarget(const PrefillPlan& plan) noexcept {
   return detail::PlanOf(plan).target;

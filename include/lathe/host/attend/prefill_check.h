@@ -7,8 +7,7 @@
 #include "lathe/host/batch.h"
 #include "lathe/prefill.h"
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 inline Batch BatchOf(const PrefillArgs& args) {
@@ -104,7 +103,6 @@ inline Status CheckStarts(const PrefillShape& shape, const PrefillArgs& args) {
 }
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 #endif  // LATHE_HOST_ATTEND_PREFILL_CHECK_H_

@@ -7,8 +7,7 @@
 #include "lathe/host/attend/plan.h"
 #include "lathe/host/parallel.h"
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 constexpr float kLog2E = 1.44269504088896340736f;
@@ -148,7 +147,6 @@ inline Status RunShare(void (AttendRun::*share)(size_t, size_t) const, const Att
 }
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 #endif  // LATHE_HOST_ATTEND_RUN_H_

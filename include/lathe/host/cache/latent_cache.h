@@ -12,8 +12,7 @@
 #include "lathe/host/row_transform_check.h"
 #include "lathe/latent_cache.h"
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 inline Status CheckSource(const char* name, const In<2>& source, int64_t num_tokens) {
@@ -125,8 +124,7 @@ inline Status CheckOverlaps(const LatentWriteArgs* layers, size_t num_layers) {
 }
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 lathe::Status lathe::WriteLatentCaches(const LatentWriteArgs* layers, size_t num_layers,
                                        const LatentWriteOptions& options,

@@ -11,8 +11,7 @@
 #include "lathe/host/parallel.h"
 #include "lathe/latent_cache.h"
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 // All rows of one sequence.
@@ -108,8 +107,7 @@ inline Status CheckGather(const LatentGatherArgs& args) {
 }
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 lathe::Status lathe::GatherLatentCache(const LatentGatherArgs& args,
                                        const LatentGatherOptions& options,

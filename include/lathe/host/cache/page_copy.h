@@ -12,8 +12,7 @@
 #include "lathe/host/parallel.h"
 #include "lathe/latent_cache.h"
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 // The names of one side's arguments in refusals.
@@ -99,8 +98,7 @@ inline void CopySlices(const PageCopyArgs& args, int64_t begin, int64_t end) {
 }
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 lathe::Status lathe::CopyCachesPages(const PageCopyArgs* layers, size_t num_layers,
                                      const Executor& executor) noexcept {

@@ -12,8 +12,7 @@
 #include "lathe/host/parallel.h"
 #include "lathe/latent_cache.h"
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 inline Status CheckRecordSlots(const RecordCopyArgs& args) {
@@ -96,8 +95,7 @@ inline void CopyRecordSlices(const RecordCopyArgs& args, int64_t begin, int64_t 
 }
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 lathe::Status lathe::CopyCachesRecords(const RecordCopyArgs* layers, size_t num_layers,
                                        const Executor& executor) noexcept {

@@ -9,8 +9,7 @@
 #include "lathe/host/row_transform_check.h"
 #include "lathe/kernel/compressor/batch.h"
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 // Tokens of a sequence: sums and products of positions and ratios stay far from overflow.
@@ -329,7 +328,6 @@ inline Status CheckCompressedMerge(const CompressedMergeArgs& args,
 }
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 #endif  // LATHE_HOST_COMPRESSOR_CHECK_H_

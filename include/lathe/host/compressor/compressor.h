@@ -12,8 +12,7 @@
 #include "lathe/host/compressor/check.h"
 #include "lathe/host/parallel.h"
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 // Entries that have stats of their own, and lanes that pool whole entries: more than either is good for.
@@ -112,8 +111,7 @@ inline void RunEntries(const KernelTable& kernels, const CompressCall& call, int
 }
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 lathe::Status lathe::CompressorSizes(const CompressorShape& shape, const CompressorOptions& options,
                                      const Limits& limits, Sizes* sizes) noexcept {

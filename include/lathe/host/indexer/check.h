@@ -9,8 +9,7 @@
 #include "lathe/host/keys/resolve.h"
 #include "lathe/indexer_logits.h"
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 inline constexpr KeyNames kIndexerKeyNames = LATHE_KEY_NAMES("inputs.keys");
@@ -123,7 +122,6 @@ inline Status CheckIndexerOverlap(const IndexerInputs& inputs, const IndexerBatc
 }
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 #endif  // LATHE_HOST_INDEXER_CHECK_H_

@@ -11,8 +11,7 @@
 #include "lathe/host/indexer/work.h"
 #include "lathe/indexer_logits.h"
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 inline Engine EngineFor(const KernelTable& kernels, Precision precision,
@@ -90,8 +89,7 @@ inline IndexerCall IndexerCallOf(const IndexerInputs& inputs, const IndexerBatch
 }
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 lathe::Status lathe::IndexerLogitsSizes(const IndexerShape& shape,
                                         const IndexerLogitsOptions& options, const Limits& limits,

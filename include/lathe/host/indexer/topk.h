@@ -11,8 +11,7 @@
 #include "lathe/host/topk/topk.h"
 #include "lathe/indexer_topk.h"
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 inline TopkOptions TopkOptionsOf(const IndexerTopkOptions& options) {
@@ -173,8 +172,7 @@ inline void RunIndexerTopk(const KernelTable& kernels, const IndexerTopkCall& ca
 }
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 lathe::Status lathe::IndexerTopkSizes(const IndexerShape& shape, const IndexerTopkOptions& options,
                                       const Limits& limits, Sizes* sizes) noexcept {

@@ -7,8 +7,7 @@
 
 #include "lathe/host/indexer/work.h"
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 // Rows of a block at most: their candidates, too, should stay in L2.
@@ -117,7 +116,6 @@ class IndexerTopkPlan {
 };
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 #endif  // LATHE_HOST_INDEXER_TOPK_PLAN_H_

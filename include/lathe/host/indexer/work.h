@@ -10,8 +10,7 @@
 #include "lathe/host/indexer/check.h"
 #include "lathe/host/parallel.h"
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 // Keys of a unit of work, for each row. Ranges start at multiples of it from the first key of the block.
@@ -147,7 +146,6 @@ class IndexerPieces {
 };
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 #endif  // LATHE_HOST_INDEXER_WORK_H_

@@ -7,8 +7,7 @@
 #include "lathe/kernel/keys/key_rows.h"
 #include "lathe/kernel/keys/visibility.h"
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 // What messages call the members of a key set, and rules that name another member.
@@ -164,7 +163,6 @@ inline Status CheckKeyBlocks(const KeyNames& names, const KeyRows& keys, const B
 }
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 #endif  // LATHE_HOST_KEYS_CHECK_H_

@@ -8,8 +8,7 @@
 #include "lathe/dispatch/abi.h"
 #include "lathe/kernel/keys/key_rows.h"
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 inline KeyRows ResolveKeys(const KeySet& keys) {
@@ -43,7 +42,6 @@ inline KeyRows ResolveKeys(const In<3>& k, const In<3>& v, const IndexView<1>& k
 }
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 #endif  // LATHE_HOST_KEYS_RESOLVE_H_

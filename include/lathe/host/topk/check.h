@@ -10,8 +10,7 @@
 #include "lathe/kernel/topk/row.h"
 #include "lathe/topk.h"
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 // An array to be written: no two elements at one address. The strides of a list without places are free.
@@ -221,7 +220,6 @@ inline Status CheckTopk(const TopkArgs& args, const TopkOptions& options) {
 }
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 #endif  // LATHE_HOST_TOPK_CHECK_H_

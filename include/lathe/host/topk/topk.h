@@ -13,8 +13,7 @@
 #include "lathe/kernel/topk/row.h"
 #include "lathe/topk.h"
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 // Columns of a part at least: some 3 us to read. Each part also takes a guess of its own, 2 us.
@@ -91,8 +90,7 @@ inline void SelectTopkInParts(const KernelTable& kernels, const TopkArgs& args,
 }
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 lathe::Status lathe::TopkSizes(const TopkOptions& options, const Limits& limits,
                                Sizes* sizes) noexcept {

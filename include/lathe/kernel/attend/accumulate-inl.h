@@ -21,8 +21,7 @@
 #include "lathe/kernel/score/four_words-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace lathe {
-namespace HWY_NAMESPACE {
+namespace lathe::HWY_NAMESPACE {
 namespace {
 
 enum class Carry {
@@ -136,8 +135,7 @@ LATHE_INLINE void VisitStored(DType type, const F& f) {
 }
 
 }  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace lathe
+}  // namespace lathe::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // once for each target

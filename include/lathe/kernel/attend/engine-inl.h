@@ -33,8 +33,7 @@
 #include "lathe/kernel/score/score-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace lathe {
-namespace HWY_NAMESPACE {
+namespace lathe::HWY_NAMESPACE {
 namespace {
 
 // Packs rows for ScoreStep, group by group. load(row, to) writes query row `row` as elements. Rows of
@@ -128,8 +127,7 @@ class RegisterEngine {
 };
 
 }  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace lathe
+}  // namespace lathe::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // once for each target

@@ -20,8 +20,7 @@
 #include "lathe/kernel/rows/row_transform-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace lathe {
-namespace HWY_NAMESPACE {
+namespace lathe::HWY_NAMESPACE {
 namespace {
 
 using detail::AttendCall;
@@ -164,8 +163,7 @@ void Fold(const AttendCall& call, const detail::FoldTask& fold) {
 }
 
 }  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace lathe
+}  // namespace lathe::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // once for each target

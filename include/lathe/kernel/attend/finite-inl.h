@@ -15,8 +15,7 @@
 #include "lathe/kernel/keys/key_cursor-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace lathe {
-namespace HWY_NAMESPACE {
+namespace lathe::HWY_NAMESPACE {
 namespace {
 
 template <class Stored>
@@ -133,8 +132,7 @@ class IsolatedValues {
 };
 
 }  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace lathe
+}  // namespace lathe::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // once for each target

@@ -17,8 +17,7 @@
 #include "lathe/simd/convert-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace lathe {
-namespace HWY_NAMESPACE {
+namespace lathe::HWY_NAMESPACE {
 namespace {
 
 // Columns summed at once: all of a DeepSeek row, in a buffer that stays in L1.
@@ -146,8 +145,7 @@ inline void Merge(const MergeStatesArgs& args, const LsePolicy& lse_policy, int6
 }
 
 }  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace lathe
+}  // namespace lathe::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // once for each target

@@ -12,8 +12,7 @@
 #include "lathe/simd/exp2-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace lathe {
-namespace HWY_NAMESPACE {
+namespace lathe::HWY_NAMESPACE {
 namespace {
 
 // Running state of a row block, one float per row: maximum (in the exp2 domain), sum, and the factor that
@@ -85,8 +84,7 @@ bool Softmax(float* s, int64_t tokens, int64_t padded_rows, float scale_log2, fl
 }
 
 }  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace lathe
+}  // namespace lathe::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // once for each target

@@ -17,8 +17,7 @@
 #include "lathe/latent_cache.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace lathe {
-namespace HWY_NAMESPACE {
+namespace lathe::HWY_NAMESPACE {
 namespace {
 
 // row[i] = from[i] * scale; the two may be the same memory if their elements have one size.
@@ -108,8 +107,7 @@ inline void GatherLatents(const LatentGatherArgs& args, const detail::GatherTask
 }
 
 }  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace lathe
+}  // namespace lathe::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // once for each target

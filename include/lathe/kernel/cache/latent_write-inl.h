@@ -15,8 +15,7 @@
 #include "lathe/latent_cache.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace lathe {
-namespace HWY_NAMESPACE {
+namespace lathe::HWY_NAMESPACE {
 namespace {
 
 LATHE_INLINE TokenRow RowOf(const LatentWriteArgs& args, int64_t token) {
@@ -93,8 +92,7 @@ inline void WriteLatents(const LatentWriteArgs& args, bool power_of_two_scales, 
 }
 
 }  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace lathe
+}  // namespace lathe::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // once for each target

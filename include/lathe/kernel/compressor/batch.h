@@ -10,8 +10,7 @@
 #include "lathe/base/config.h"
 #include "lathe/compressor.h"
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 // An entry that is written: its boundary token, that token's sequence, and its slot (of no use for partials).
@@ -83,7 +82,6 @@ LATHE_INLINE int64_t FirstSavedPosition(const CompressorArgs& args,
 }
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 #endif  // LATHE_KERNEL_COMPRESSOR_BATCH_H_

@@ -27,8 +27,7 @@
 #include "lathe/simd/exp2-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace lathe {
-namespace HWY_NAMESPACE {
+namespace lathe::HWY_NAMESPACE {
 namespace {
 
 using detail::CompressCall;
@@ -338,8 +337,7 @@ inline void MergeCompressedEntries(const CompressedMergeArgs& args,
 }
 
 }  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace lathe
+}  // namespace lathe::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // once for each target

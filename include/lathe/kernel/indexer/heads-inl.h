@@ -30,8 +30,7 @@
 #include "lathe/kernel/score/score-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace lathe {
-namespace HWY_NAMESPACE {
+namespace lathe::HWY_NAMESPACE {
 namespace {
 
 // The sink of scores (score-inl.h) that keeps a weighted sum over rows, here heads: in kLanes partial sums
@@ -131,8 +130,7 @@ class RegisterHeads {
 };
 
 }  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace lathe
+}  // namespace lathe::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // once for each target

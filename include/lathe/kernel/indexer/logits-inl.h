@@ -35,8 +35,7 @@
 #include "lathe/kernel/keys/visibility.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace lathe {
-namespace HWY_NAMESPACE {
+namespace lathe::HWY_NAMESPACE {
 namespace {
 
 using detail::IndexerCall;
@@ -253,8 +252,7 @@ size_t IndexerScratchBytes(int64_t num_heads, int64_t width, int64_t max_rows) {
 }
 
 }  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace lathe
+}  // namespace lathe::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // once for each target

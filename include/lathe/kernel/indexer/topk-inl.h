@@ -25,8 +25,7 @@
 #include "lathe/kernel/topk/write-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace lathe {
-namespace HWY_NAMESPACE {
+namespace lathe::HWY_NAMESPACE {
 namespace {
 
 using detail::IndexerCall;
@@ -157,8 +156,7 @@ inline void ListIndexKeys(const IndexerTopkCall& call, const IndexerTask& task) 
 }
 
 }  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace lathe
+}  // namespace lathe::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // once for each target

@@ -18,8 +18,7 @@
 #include "lathe/kernel/score/key_words-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace lathe {
-namespace HWY_NAMESPACE {
+namespace lathe::HWY_NAMESPACE {
 namespace {
 
 // Keys that a tile of any engine holds at most.
@@ -175,8 +174,7 @@ class KeyCursor {
 };
 
 }  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace lathe
+}  // namespace lathe::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // once for each target

@@ -9,8 +9,7 @@
 #include "lathe/base/config.h"
 #include "lathe/base/keys.h"
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 // host/keys/resolve.h makes them. Key `at` of a sequence is in slot FirstSlot(seq) + at, counted over the pages of the
@@ -39,7 +38,6 @@ struct KeyRows : KeySet {
 };
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 #endif  // LATHE_KERNEL_KEYS_KEY_ROWS_H_

@@ -9,8 +9,7 @@
 #include "lathe/base/config.h"
 #include "lathe/base/keys.h"
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 struct KeyRange {
@@ -149,7 +148,6 @@ LATHE_INLINE KeyRange CutKeysOfRows(const KeySet& keys, const Causality& causali
 }
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 #endif  // LATHE_KERNEL_KEYS_VISIBILITY_H_

@@ -15,8 +15,7 @@
 #include "lathe/query_prep.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace lathe {
-namespace HWY_NAMESPACE {
+namespace lathe::HWY_NAMESPACE {
 namespace {
 
 // One row; its scale where it becomes codes, else 1.
@@ -68,8 +67,7 @@ inline void PrepareQueryRows(const QueryPrepArgs& args, const QueryPrepOptions& 
 }
 
 }  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace lathe
+}  // namespace lathe::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // once for each target

@@ -27,8 +27,7 @@
 #include "lathe/simd/convert-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace lathe {
-namespace HWY_NAMESPACE {
+namespace lathe::HWY_NAMESPACE {
 namespace {
 
 constexpr int kValueVectors = kRegisters == 32 ? 4 : 2;
@@ -159,8 +158,7 @@ struct BFloat16Arithmetic {
 };
 
 }  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace lathe
+}  // namespace lathe::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // once for each target

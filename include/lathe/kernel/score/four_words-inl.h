@@ -16,8 +16,7 @@
 #include "lathe/simd/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace lathe {
-namespace HWY_NAMESPACE {
+namespace lathe::HWY_NAMESPACE {
 namespace {
 
 #if HWY_TARGET_IS_NEON && HWY_ARCH_ARM_A64 && !HWY_COMPILER_MSVC
@@ -66,8 +65,7 @@ class FourWords {
 #endif
 
 }  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace lathe
+}  // namespace lathe::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // once for each target

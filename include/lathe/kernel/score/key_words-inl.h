@@ -21,8 +21,7 @@
 #include "lathe/simd/convert-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace lathe {
-namespace HWY_NAMESPACE {
+namespace lathe::HWY_NAMESPACE {
 namespace {
 
 // Words advanced per iteration, and what a row that is read in place must be a multiple of.
@@ -123,8 +122,7 @@ constexpr int64_t kKeyWords =
                                                 : WidenedKeys<Stored, 1>::kStep;
 
 }  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace lathe
+}  // namespace lathe::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // once for each target

@@ -32,8 +32,7 @@
 #include "lathe/kernel/score/key_words-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace lathe {
-namespace HWY_NAMESPACE {
+namespace lathe::HWY_NAMESPACE {
 namespace {
 
 static_assert(detail::kRowGroup % (2 * kLanes) == 0, "row blocks are cut between register groups");
@@ -320,8 +319,7 @@ LATHE_INLINE void ScoreKeys(const std::byte* const* rows, const std::byte* const
 }
 
 }  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace lathe
+}  // namespace lathe::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // once for each target

@@ -14,8 +14,7 @@
 #include "lathe/simd/tanh-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace lathe {
-namespace HWY_NAMESPACE {
+namespace lathe::HWY_NAMESPACE {
 namespace {
 
 // cap * tanh(x / cap).
@@ -44,8 +43,7 @@ inline void TransformScores(const detail::ScoreTransforms& transforms, float sca
 }
 
 }  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace lathe
+}  // namespace lathe::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // once for each target

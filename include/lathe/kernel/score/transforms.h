@@ -5,8 +5,7 @@
 
 #include "lathe/base/config.h"
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 // A parameter of each; 0 is none.
@@ -35,7 +34,6 @@ LATHE_INLINE ScoreTransforms TransformsOf(const Options& options) {
 }
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 #endif  // LATHE_KERNEL_SCORE_TRANSFORMS_H_

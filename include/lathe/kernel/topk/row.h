@@ -10,8 +10,7 @@
 #include "lathe/base/config.h"
 #include "lathe/topk.h"
 
-namespace lathe {
-namespace detail {
+namespace lathe::detail {
 namespace {
 
 // Columns [begin, end) of logits are to be chosen from. Column c stands for the positions from
@@ -81,7 +80,6 @@ LATHE_INLINE TopkCandidates CarveTopkCandidates(Arena& arena, int64_t capacity) 
 }
 
 }  // namespace
-}  // namespace detail
-}  // namespace lathe
+}  // namespace lathe::detail
 
 #endif  // LATHE_KERNEL_TOPK_ROW_H_

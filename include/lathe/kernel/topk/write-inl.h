@@ -15,8 +15,7 @@
 #include "lathe/kernel/topk/select-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace lathe {
-namespace HWY_NAMESPACE {
+namespace lathe::HWY_NAMESPACE {
 namespace {
 
 using detail::TopkRow;
@@ -192,8 +191,7 @@ inline void MergeTopkParts(const TopkArgs& args, const TopkOptions& options, int
 }
 
 }  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace lathe
+}  // namespace lathe::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // once for each target
