@@ -144,19 +144,44 @@ TEST_CASE("PoolExecutor over hwy::ThreadPool", "[executor]") {
 
 #if defined(_OPENMP)
 TEST_CASE("OpenMpExecutor: teams of any size, nested or not", "[executor]") {
-  for (const size_t num_workers : {1u, 2u, 3u, 16u}) {
+  for (const size_t num_workers : {0u, 1u, 2u, 3u, 16u}) {
     const Executor executor = OpenMpExecutor(num_workers);
     REQUIRE(executor.num_workers == num_workers);
     RequireRunsEachTaskOnce(executor);
   }
-  std::atomic<int> runs{0};
+  for (const int levels : {1, 2}) {  // inner regions of one thread, and of a team
+    const int before = omp_get_max_active_levels();
+    omp_set_max_active_levels(levels);
+    std::atomic<int> runs{0};
 #pragma omp parallel num_threads(2)
-  {
-    const Executor inner = OpenMpExecutor(3);
-    inner.run(
-        inner.ctx, 3, [](void* arg, size_t) { ++*static_cast<std::atomic<int>*>(arg); }, &runs);
+    {
+      const Executor inner = OpenMpExecutor(3);
+      inner.run(
+          inner.ctx, 7, [](void* arg, size_t) { ++*static_cast<std::atomic<int>*>(arg); }, &runs);
+    }
+    omp_set_max_active_levels(before);
+    REQUIRE(runs.load() == 2 * 7);
   }
-  REQUIRE(runs.load() == 2 * 3);
+}
+
+TEST_CASE("OpenMpExecutor: the team has one size, whatever is asked for", "[executor]") {
+  const Executor executor = OpenMpExecutor(5);
+  for (const size_t num_tasks : {1u, 2u, 5u, 40u}) {
+    std::atomic<size_t> in_team_of_five{0};
+    executor.run(
+        executor.ctx, num_tasks,
+        [](void* arg, size_t) {
+          if (omp_get_num_threads() == 5) ++*static_cast<std::atomic<size_t>*>(arg);
+        },
+        &in_team_of_five);
+    REQUIRE(in_team_of_five.load() == num_tasks);
+  }
+}
+
+TEST_CASE("OpenMpExecutor: a runtime that gives fewer threads", "[executor]") {
+  omp_set_dynamic(1);
+  RequireRunsEachTaskOnce(OpenMpExecutor(64));
+  omp_set_dynamic(0);
 }
 #endif
 
