@@ -13,8 +13,8 @@ The list (tests/mutations.list) says what to change and which tests are expected
     + a line as it becomes                      any number of both; together they are one place
 
 The - lines must occur exactly once in their file. The working tree is not touched: a changed file lies
-in a folder of its own that is searched before include/, for the one unit that holds the code; the tests
-are built once. A mutation is killed when a test of `tests` fails or crashes: on the baseline target, else
+in a folder of its own that is searched before include/, for the one unit that holds the code and for tests that
+compile some of it themselves; the other tests are built once. A mutation is killed when a test of `tests` fails or crashes: on the baseline target, else
 on all of this machine's, else when any other test does. `equivalent: why` marks a change that no result
 shows, which is then expected to survive. Exit status 0 if every mutation does what the list says.
 """
@@ -71,7 +71,7 @@ def read_list(path):
 
 
 class Builder:
-    """Compiles the dispatch unit as CMake does and links it to the tests that CMake has built."""
+    """Compiles the units that hold kernels as CMake does and links them to the tests that CMake has built."""
 
     def __init__(self, build):
         self.build = build
@@ -82,13 +82,25 @@ class Builder:
                        stdout=subprocess.DEVNULL)
         commands = subprocess.run(["ninja", "-C", build, "-t", "commands", "lathe_tests"], check=True,
                                   capture_output=True, text=True).stdout.splitlines()
-        self.compiling = self.command(commands, r" -c \S*src/lathe_dispatch\.cc")
         self.linking = self.command(commands, r" -o tests/lathe_tests ")
+        dispatch = self.command(commands, r" -c \S*src/lathe_dispatch\.cc")
+        self.units = [("liblathe_dispatch.a", dispatch)]  # what the program links, and how it is compiled
+        passes = [path for path in (ROOT / "tests").rglob("*.cc") if "lathe/simd/end_pass.h" in path.read_text()]
+        for path in passes:
+            name = path.relative_to(ROOT / "tests").as_posix()
+            for linked in self.linking:
+                if linked.endswith(f"/{name}.o"):
+                    self.units.append((linked, self.command(commands, f" -o {re.escape(linked)} ")))
 
     @staticmethod
     def command(commands, part):
         line = next(line for line in reversed(commands) if re.search(part, line))
         return shlex.split(re.sub(r"^: && | && :$", "", line))
+
+    def reads(self, linked, file):
+        """Whether that object of tests depends on a header of include/lathe."""
+        deps = subprocess.run(["ninja", "-C", self.build, "-t", "deps", linked], capture_output=True, text=True).stdout
+        return any(line.endswith(f"include/lathe/{file}") for line in deps.splitlines())
 
     def run(self, mutation, disabled):
         """Returns the program of tests, or what the compiler says against it."""
@@ -96,13 +108,19 @@ class Builder:
         changed = folder / "include" / "lathe" / mutation.file
         changed.parent.mkdir(parents=True, exist_ok=True)
         changed.write_text(mutation.apply())
-        unit, program = folder / "dispatch.o", folder / "tests"
-        compiling = [arg for arg in self.compiling if not arg.startswith("-DLATHE_DISABLED_TARGETS")]
-        compiling[1:1] = ["-I", folder / "include", f"-DLATHE_DISABLED_TARGETS={disabled}", "-w"]
-        compiling[compiling.index("-o") + 1] = unit
-        linking = [unit if arg == "liblathe_dispatch.a" else arg for arg in self.linking]
+        program = folder / "tests"
+        objects, commands = {}, []
+        for linked, compiling in self.units:
+            if linked.endswith(".o") and not self.reads(linked, mutation.file):
+                continue
+            objects[linked] = folder / f"{len(objects)}.o"
+            compiling = [arg for arg in compiling if not arg.startswith("-DLATHE_DISABLED_TARGETS")]
+            compiling[1:1] = ["-I", folder / "include", f"-DLATHE_DISABLED_TARGETS={disabled}", "-w"]
+            compiling[compiling.index("-o") + 1] = objects[linked]
+            commands.append(compiling)
+        linking = [objects.get(arg, arg) for arg in self.linking]
         linking[linking.index("-o") + 1] = program
-        for command in compiling, linking:
+        for command in *commands, linking:
             done = subprocess.run(command, cwd=self.build, capture_output=True, text=True)
             if done.returncode != 0:
                 return None, done.stderr[:2000]
