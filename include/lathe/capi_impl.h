@@ -25,9 +25,7 @@ int32_t lathe_get_target(size_t index, lathe_target_info* info, lathe_message* m
   const lathe::TargetList targets = lathe::Targets();
   if (conversion.IsGiven("info", info)) conversion.Check("info", info, &known);
   if (conversion.ok() && index >= targets.size) {
-    conversion.RefuseNamed("index", lathe::Refuse(lathe::StatusCode::kIndexOutOfRange, "")
-                                        .Is(static_cast<int64_t>(index))
-                                        .Must("be below", static_cast<int64_t>(targets.size)));
+    conversion.RefuseNamed("index", lathe::OutOfRange("").Is(index).Must("be below", targets.size));
   }
   if (!conversion.ok()) return conversion.Finish(message);
   const lathe::TargetInfo& target = targets.data[index];

@@ -35,7 +35,7 @@ TEST_CASE("a refusal names argument, field, element, value, rule, bound and reas
                    .Is(7)
                    .Must("be at least", 8)) ==
           "buffer too small: workspace.bytes is 7, must be at least 8");
-  REQUIRE(Text(Invalid("options.softmax_scale").IsReal(-0.5).Must("be above 0")) ==
+  REQUIRE(Text(Invalid("options.softmax_scale").Is(-0.5).Must("be above 0")) ==
           "invalid argument: options.softmax_scale is -0.5, must be above 0");
   REQUIRE(Text(Invalid("q", ".data").Must("not be null")) ==
           "invalid argument: q.data must not be null");
@@ -78,7 +78,7 @@ TEST_CASE("the parts of a refusal can be read one by one", "[status]") {
   REQUIRE(std::strcmp(s.rule, "be") == 0);
   REQUIRE(std::strcmp(s.reason, "why") == 0);
   REQUIRE(std::strcmp(s.list, "c") == 0);
-  constexpr Status real = Invalid("a").IsReal(0.25).Must("be something");
+  constexpr Status real = Invalid("a").Is(0.25).Must("be something");
   STATIC_REQUIRE((real.kind == Status::Kind::kReal && real.real == 0.25 && !real.has_bound));
   STATIC_REQUIRE((real.index == -1 && real.list[0] == '\0'));
   STATIC_REQUIRE(std::is_trivially_copyable_v<Status>);
@@ -90,11 +90,10 @@ TEST_CASE("extreme numbers are written whole", "[status]") {
   REQUIRE(Text(Invalid("a").At(kMax).Is(kMin).Must("be", kMin).Of("b", kMax)) ==
           "invalid argument: b[9223372036854775807].a[9223372036854775807] is "
           "-9223372036854775808, must be -9223372036854775808");
-  REQUIRE(Text(Invalid("a").IsReal(-std::numeric_limits<double>::max()).Must("be")) ==
+  REQUIRE(Text(Invalid("a").Is(-std::numeric_limits<double>::max()).Must("be")) ==
           "invalid argument: a is -1.79769313e+308, must be");
-  REQUIRE(
-      Text(Invalid("a").IsReal(std::numeric_limits<double>::quiet_NaN()).Must("be")).find("nan,") !=
-      std::string::npos);
+  REQUIRE(Text(Invalid("a").Is(std::numeric_limits<double>::quiet_NaN()).Must("be")).find("nan,") !=
+          std::string::npos);
 }
 
 TEST_CASE("a text that is too long is cut, never written past its buffer", "[status]") {

@@ -5,9 +5,9 @@
 #define LATHE_BASE_STATUS_H_
 
 #include <cinttypes>
-#include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <type_traits>
 
 #include "lathe/base/config.h"
 
@@ -97,18 +97,20 @@ struct [[nodiscard]] Status {
     s.index = element;
     return s;
   }
-  LATHE_INLINE constexpr Status Is(int64_t value) const noexcept {
+  // An integer, an enumerator's number, or a real.
+  template <class T>
+  LATHE_INLINE constexpr Status Is(T value) const noexcept {
     Status s = *this;
-    s.kind = Kind::kInteger;
-    s.integer = value;
+    if constexpr (std::is_floating_point_v<T>) {
+      s.kind = Kind::kReal;
+      s.real = static_cast<double>(value);
+    } else {
+      s.kind = Kind::kInteger;
+      s.integer = static_cast<int64_t>(value);
+    }
     return s;
   }
-  LATHE_INLINE constexpr Status IsReal(double value) const noexcept {
-    Status s = *this;
-    s.kind = Kind::kReal;
-    s.real = value;
-    return s;
-  }
+  LATHE_INLINE constexpr Status IsReal(double value) const noexcept { return Is(value); }
   LATHE_INLINE constexpr Status IsNamed(const char* value) const noexcept {
     Status s = *this;
     s.kind = Kind::kName;
@@ -120,10 +122,11 @@ struct [[nodiscard]] Status {
     s.rule = expectation;
     return s;
   }
-  LATHE_INLINE constexpr Status Must(const char* expectation, int64_t limit) const noexcept {
+  template <class Integer>
+  LATHE_INLINE constexpr Status Must(const char* expectation, Integer limit) const noexcept {
     Status s = Must(expectation);
     s.has_bound = true;
-    s.bound = limit;
+    s.bound = static_cast<int64_t>(limit);
     return s;
   }
   LATHE_INLINE constexpr Status MustName(const char* expectation,
@@ -152,6 +155,9 @@ LATHE_INLINE constexpr Status Refuse(StatusCode code, const char* argument,
 
 LATHE_INLINE constexpr Status Invalid(const char* argument, const char* field = "") noexcept {
   return Refuse(StatusCode::kInvalidArgument, argument, field);
+}
+LATHE_INLINE constexpr Status OutOfRange(const char* argument, const char* field = "") noexcept {
+  return Refuse(StatusCode::kIndexOutOfRange, argument, field);
 }
 
 // The message of a Status, in a buffer of its own.

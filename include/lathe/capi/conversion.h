@@ -38,7 +38,7 @@ struct FixedType<uint64_t> {
 };
 
 // Converts one call's arguments and keeps the first refusal. Each C struct that may grow has a function
-// Convert(const From&, To*, Conversion&), which names its fields by LATHE_C_FIELD; those call Set, by type.
+// Convert(const From&, To*, Conversion&), which names its fields by LATHE_C_FIELDS; those call Set, by type.
 class Conversion {
  public:
   // `workspace`: for arrays of structs.
@@ -133,8 +133,7 @@ class Conversion {
     size_t size = 0;
     std::memcpy(&size, from, sizeof(size));
     if (size < sizeof(size)) {
-      RefuseNamed("struct_size",
-                  Invalid("").Is(static_cast<int64_t>(size)).Must("be the struct's size"));
+      RefuseNamed("struct_size", Invalid("").Is(size).Must("be the struct's size"));
       return false;
     }
     const auto* bytes = reinterpret_cast<const unsigned char*>(from);
@@ -143,8 +142,8 @@ class Conversion {
       RefuseNamed(
           "struct_size",
           Invalid("")
-              .Is(static_cast<int64_t>(size))
-              .Must("be at most", static_cast<int64_t>(sizeof(From)))
+              .Is(size)
+              .Must("be at most", sizeof(From))
               .Because("the fields past it are not zero, and this library does not know them"));
       return false;
     }
@@ -223,9 +222,8 @@ class Conversion {
         reinterpret_cast<const From*>(reinterpret_cast<const std::byte*>(first) + i * size);
     From known{};
     if (entry->struct_size != size) {
-      RefuseNamed("struct_size", Invalid("")
-                                     .Is(static_cast<int64_t>(entry->struct_size))
-                                     .Must("be that of the first =", static_cast<int64_t>(size)));
+      RefuseNamed("struct_size",
+                  Invalid("").Is(entry->struct_size).Must("be that of the first =", size));
     } else if (Read(entry, &known)) {
       Convert(known, to, *this);
     }
@@ -250,7 +248,7 @@ class Conversion {
     constexpr auto kRank = std::extent_v<decltype(to->extent)>;
     if (from.rank == 0) return false;
     if (from.rank != static_cast<int32_t>(kRank)) {
-      Refuse(Invalid("", ".rank").Is(from.rank).Must("be", static_cast<int64_t>(kRank)));
+      Refuse(Invalid("", ".rank").Is(from.rank).Must("be", kRank));
       return false;
     }
     for (size_t i = 0; i < kRank; ++i) {
@@ -283,8 +281,8 @@ To* Conversion::Array(const char* name, const From* from, size_t count) noexcept
   if (workspace_.data == nullptr || workspace_.bytes < offset ||
       (workspace_.bytes - offset) / sizeof(To) < count) {
     status_ = lathe::Refuse(StatusCode::kBufferTooSmall, "", ".bytes")
-                  .Is(static_cast<int64_t>(workspace_.bytes))
-                  .Must("be at least", static_cast<int64_t>(lathe_array_workspace_bytes(count)));
+                  .Is(workspace_.bytes)
+                  .Must("be at least", lathe_array_workspace_bytes(count));
     std::snprintf(argument_, sizeof(argument_), "workspace");
     return nullptr;
   }

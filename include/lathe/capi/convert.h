@@ -4,373 +4,178 @@
 #ifndef LATHE_CAPI_CONVERT_H_
 #define LATHE_CAPI_CONVERT_H_
 
-#include <type_traits>
-
 #include "lathe/capi.h"
 #include "lathe/capi/conversion.h"
 #include "lathe/lathe.h"
 
 namespace lathe::capi {
 
-// The field of one name on both sides; the second for fields whose 0 is the C++ default.
+// M(a), M(b), ... of up to 12 names.
+#define LATHE_C_EACH_1(M, a) M(a)
+#define LATHE_C_EACH_2(M, a, ...) M(a), LATHE_C_EACH_1(M, __VA_ARGS__)
+#define LATHE_C_EACH_3(M, a, ...) M(a), LATHE_C_EACH_2(M, __VA_ARGS__)
+#define LATHE_C_EACH_4(M, a, ...) M(a), LATHE_C_EACH_3(M, __VA_ARGS__)
+#define LATHE_C_EACH_5(M, a, ...) M(a), LATHE_C_EACH_4(M, __VA_ARGS__)
+#define LATHE_C_EACH_6(M, a, ...) M(a), LATHE_C_EACH_5(M, __VA_ARGS__)
+#define LATHE_C_EACH_7(M, a, ...) M(a), LATHE_C_EACH_6(M, __VA_ARGS__)
+#define LATHE_C_EACH_8(M, a, ...) M(a), LATHE_C_EACH_7(M, __VA_ARGS__)
+#define LATHE_C_EACH_9(M, a, ...) M(a), LATHE_C_EACH_8(M, __VA_ARGS__)
+#define LATHE_C_EACH_10(M, a, ...) M(a), LATHE_C_EACH_9(M, __VA_ARGS__)
+#define LATHE_C_EACH_11(M, a, ...) M(a), LATHE_C_EACH_10(M, __VA_ARGS__)
+#define LATHE_C_EACH_12(M, a, ...) M(a), LATHE_C_EACH_11(M, __VA_ARGS__)
+#define LATHE_C_PICK(a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, each, ...) each
+#define LATHE_C_EACH(M, ...)                                                                   \
+  LATHE_C_PICK(__VA_ARGS__, LATHE_C_EACH_12, LATHE_C_EACH_11, LATHE_C_EACH_10, LATHE_C_EACH_9, \
+               LATHE_C_EACH_8, LATHE_C_EACH_7, LATHE_C_EACH_6, LATHE_C_EACH_5, LATHE_C_EACH_4, \
+               LATHE_C_EACH_3, LATHE_C_EACH_2, LATHE_C_EACH_1, )                               \
+  (M, __VA_ARGS__)
+
+// Fields that both sides call by these names, in the order of their refusals; of the second, 0 is the C++ default.
 #define LATHE_C_FIELD(name) conversion.Field(#name, from.name, &to->name)
 #define LATHE_C_FIELD_OR_DEFAULT(name) conversion.FieldOrDefault(#name, from.name, &to->name)
+#define LATHE_C_FIELDS(...) LATHE_C_EACH(LATHE_C_FIELD, __VA_ARGS__)
+#define LATHE_C_FIELDS_OR_DEFAULT(...) LATHE_C_EACH(LATHE_C_FIELD_OR_DEFAULT, __VA_ARGS__)
 
-inline void Convert(const lathe_lse_policy& from, LsePolicy* to, Conversion& conversion) noexcept {
-  LATHE_C_FIELD(base2);
-  if (from.has_empty != 0) LATHE_C_FIELD(empty);
+#define LATHE_C_CONVERT(From, To) \
+  inline void Convert(const From& from, To* to, Conversion& conversion) noexcept
+// A struct of nothing but such fields.
+#define LATHE_C_STRUCT(From, To, ...) \
+  LATHE_C_CONVERT(From, To) { LATHE_C_FIELDS(__VA_ARGS__); }
+
+LATHE_C_STRUCT(lathe_row_norm, RowNorm, kind, weight, bias, eps)
+LATHE_C_STRUCT(lathe_row_transform, RowTransform, norm, rope, hadamard, round_to_bfloat16)
+LATHE_C_STRUCT(lathe_mla_shape, MlaShape, num_heads, kv_lora_rank, qk_rope_head_dim)
+LATHE_C_STRUCT(lathe_prefill_shape, PrefillShape, num_heads, num_kv_heads, qk_head_dim, v_head_dim)
+LATHE_C_STRUCT(lathe_prefill_args, PrefillArgs, q, query_start_loc, k, v, kv_start_loc, attn_sink,
+               out, lse)
+LATHE_C_STRUCT(lathe_latent_write_args, LatentWriteArgs, kv_c, k_pe, slot_mapping, cache, transform,
+               positions)
+LATHE_C_STRUCT(lathe_latent_write_options, LatentWriteOptions, target, power_of_two_scales)
+LATHE_C_STRUCT(lathe_latent_gather_args, LatentGatherArgs, cache, block_table, gather_lens,
+               gather_starts, last_n, out_start_loc, out)
+LATHE_C_STRUCT(lathe_latent_gather_options, LatentGatherOptions, target)
+LATHE_C_STRUCT(lathe_record_copy_args, RecordCopyArgs, cache, width, src_slots, dst_slots)
+LATHE_C_STRUCT(lathe_merge_part, MergePart, out, lse, lse_policy)
+LATHE_C_STRUCT(lathe_merge_states_options, MergeStatesOptions, lse_policy, target)
+LATHE_C_STRUCT(lathe_query_prep_args, QueryPrepArgs, q, transform, positions, out, codes, q_scales,
+               weights, weights_out)
+LATHE_C_STRUCT(lathe_topk_args, TopkArgs, logits, row_starts, row_ends, row_lens, indices, counts,
+               values, block_table, block_size, num_blocks, row_seq)
+LATHE_C_STRUCT(lathe_indexer_shape, IndexerShape, num_heads, head_dim)
+LATHE_C_STRUCT(lathe_indexer_inputs, IndexerInputs, q, q_fp8, weights, query_start_loc, keys,
+               candidate_blocks, candidate_block_size)
+LATHE_C_STRUCT(lathe_indexer_logits_args, IndexerLogitsArgs, inputs, logits)
+LATHE_C_STRUCT(lathe_indexer_topk_args, IndexerTopkArgs, inputs, indices, counts, block_table,
+               block_size, num_blocks, row_seq)
+LATHE_C_STRUCT(lathe_compressor_shape, CompressorShape, head_dim)
+LATHE_C_STRUCT(lathe_compressor_args, CompressorArgs, kv, score, ape, positions, query_start_loc,
+               state, state_block_table, transform, cache, block_table, slot_mapping, partials)
+LATHE_C_STRUCT(lathe_compressor_options, CompressorOptions, target, ratio, overlap,
+               power_of_two_scales, state_tokens, shard)
+LATHE_C_STRUCT(lathe_compressed_merge_options, CompressedMergeOptions, target, ratio,
+               power_of_two_scales)
+
+LATHE_C_CONVERT(lathe_lse_policy, LsePolicy) {
+  LATHE_C_FIELDS(base2);
+  if (from.has_empty != 0) LATHE_C_FIELDS(empty);
 }
 
 template <class Byte>
 void Convert(const lathe_paged_cache& from, BasicPagedCache<Byte>* to,
              Conversion& conversion) noexcept {
   to->data = static_cast<Byte*>(from.data);
-  LATHE_C_FIELD(format);
-  LATHE_C_FIELD(num_blocks);
-  LATHE_C_FIELD(block_size);
-  LATHE_C_FIELD(block_stride);
-  LATHE_C_FIELD(row_stride);
-  LATHE_C_FIELD_OR_DEFAULT(scale);
+  LATHE_C_FIELDS(format, num_blocks, block_size, block_stride, row_stride);
+  LATHE_C_FIELDS_OR_DEFAULT(scale);
 }
 
-inline void Convert(const lathe_key_set& from, KeySet* to, Conversion& conversion) noexcept {
-  LATHE_C_FIELD(cache);
-  LATHE_C_FIELD(block_table);
-  LATHE_C_FIELD(wraps);
-  LATHE_C_FIELD(seq_lens);
-  LATHE_C_FIELD_OR_DEFAULT(compress_ratio);
-  LATHE_C_FIELD(row_kv_lens);
-  LATHE_C_FIELD(row_starts);
-  LATHE_C_FIELD_OR_DEFAULT(window);
-  LATHE_C_FIELD(indices);
-  LATHE_C_FIELD(topk_length);
-  LATHE_C_FIELD(index_space);
+LATHE_C_CONVERT(lathe_key_set, KeySet) {
+  LATHE_C_FIELDS(cache, block_table, wraps, seq_lens);
+  LATHE_C_FIELDS_OR_DEFAULT(compress_ratio);
+  LATHE_C_FIELDS(row_kv_lens, row_starts);
+  LATHE_C_FIELDS_OR_DEFAULT(window);
+  LATHE_C_FIELDS(indices, topk_length, index_space);
 }
 
-inline void Convert(const lathe_rope& from, Rope* to, Conversion& conversion) noexcept {
-  LATHE_C_FIELD(cos);
-  LATHE_C_FIELD(sin);
+LATHE_C_CONVERT(lathe_rope, Rope) {
+  LATHE_C_FIELDS(cos, sin);
   to->interleaved = from.is_neox_style == 0;
-  LATHE_C_FIELD(leading);
-  LATHE_C_FIELD(inverse);
+  LATHE_C_FIELDS(leading, inverse);
 }
 
-inline void Convert(const lathe_row_norm& from, RowNorm* to, Conversion& conversion) noexcept {
-  LATHE_C_FIELD(kind);
-  LATHE_C_FIELD(weight);
-  LATHE_C_FIELD(bias);
-  LATHE_C_FIELD(eps);
-}
-
-inline void Convert(const lathe_row_transform& from, RowTransform* to,
-                    Conversion& conversion) noexcept {
-  LATHE_C_FIELD(norm);
-  LATHE_C_FIELD(rope);
-  LATHE_C_FIELD(hadamard);
-  LATHE_C_FIELD(round_to_bfloat16);
-}
-
-inline void Convert(const lathe_mla_shape& from, MlaShape* to, Conversion& conversion) noexcept {
-  LATHE_C_FIELD(num_heads);
-  LATHE_C_FIELD(kv_lora_rank);
-  LATHE_C_FIELD(qk_rope_head_dim);
-}
-
-inline void Convert(const lathe_mla_decode_options& from, MlaDecodeOptions* to,
-                    Conversion& conversion) noexcept {
-  LATHE_C_FIELD(softmax_scale);
+LATHE_C_CONVERT(lathe_mla_decode_options, MlaDecodeOptions) {
+  LATHE_C_FIELDS(softmax_scale);
   to->causal = from.no_causal == 0;
-  LATHE_C_FIELD_OR_DEFAULT(split_tokens);
-  LATHE_C_FIELD(precision);
-  LATHE_C_FIELD(lse_policy);
-  LATHE_C_FIELD(target);
+  LATHE_C_FIELDS_OR_DEFAULT(split_tokens);
+  LATHE_C_FIELDS(precision, lse_policy, target);
   to->check_indices = from.no_check_indices == 0;
   ConvertScoreTransforms(from, to);
 }
 
-inline void Convert(const lathe_mla_decode_args& from, MlaDecodeArgs* to,
-                    Conversion& conversion) noexcept {
+LATHE_C_CONVERT(lathe_mla_decode_args, MlaDecodeArgs) {
   if (!conversion.IsGiven("keys", from.keys)) return;
-  LATHE_C_FIELD(q);
-  LATHE_C_FIELD(q_nope);
-  LATHE_C_FIELD(q_pe);
-  LATHE_C_FIELD(query_start_loc);
-  LATHE_C_FIELD(keys);
-  LATHE_C_FIELD(extra_keys);
-  LATHE_C_FIELD(attn_sink);
-  LATHE_C_FIELD(out_rope);
-  LATHE_C_FIELD(positions);
-  LATHE_C_FIELD(tree_mask);
-  LATHE_C_FIELD(out);
-  LATHE_C_FIELD(lse);
+  LATHE_C_FIELDS(q, q_nope, q_pe, query_start_loc, keys, extra_keys, attn_sink, out_rope, positions,
+                 tree_mask, out, lse);
 }
 
-inline void Convert(const lathe_limits& from, Limits* to, Conversion& conversion) noexcept {
-  LATHE_C_FIELD(max_num_seqs);
-  LATHE_C_FIELD(max_num_tokens);
-  LATHE_C_FIELD(max_num_keys);
-  LATHE_C_FIELD_OR_DEFAULT(num_workers);
+LATHE_C_CONVERT(lathe_limits, Limits) {
+  LATHE_C_FIELDS(max_num_seqs, max_num_tokens, max_num_keys);
+  LATHE_C_FIELDS_OR_DEFAULT(num_workers);
 }
 
-inline void Convert(const lathe_prefill_shape& from, PrefillShape* to,
-                    Conversion& conversion) noexcept {
-  LATHE_C_FIELD(num_heads);
-  LATHE_C_FIELD(num_kv_heads);
-  LATHE_C_FIELD(qk_head_dim);
-  LATHE_C_FIELD(v_head_dim);
-}
-
-inline void Convert(const lathe_prefill_options& from, PrefillOptions* to,
-                    Conversion& conversion) noexcept {
-  LATHE_C_FIELD(softmax_scale);
+LATHE_C_CONVERT(lathe_prefill_options, PrefillOptions) {
+  LATHE_C_FIELDS(softmax_scale);
   to->causal = from.no_causal == 0;
-  LATHE_C_FIELD_OR_DEFAULT(window);
-  LATHE_C_FIELD_OR_DEFAULT(split_tokens);
-  LATHE_C_FIELD(precision);
-  LATHE_C_FIELD(lse_policy);
-  LATHE_C_FIELD(target);
+  LATHE_C_FIELDS_OR_DEFAULT(window, split_tokens);
+  LATHE_C_FIELDS(precision, lse_policy, target);
   ConvertScoreTransforms(from, to);
 }
 
-inline void Convert(const lathe_prefill_args& from, PrefillArgs* to,
-                    Conversion& conversion) noexcept {
-  LATHE_C_FIELD(q);
-  LATHE_C_FIELD(query_start_loc);
-  LATHE_C_FIELD(k);
-  LATHE_C_FIELD(v);
-  LATHE_C_FIELD(kv_start_loc);
-  LATHE_C_FIELD(attn_sink);
-  LATHE_C_FIELD(out);
-  LATHE_C_FIELD(lse);
-}
-
-inline void Convert(const lathe_latent_write_args& from, LatentWriteArgs* to,
-                    Conversion& conversion) noexcept {
-  LATHE_C_FIELD(kv_c);
-  LATHE_C_FIELD(k_pe);
-  LATHE_C_FIELD(slot_mapping);
-  LATHE_C_FIELD(cache);
-  LATHE_C_FIELD(transform);
-  LATHE_C_FIELD(positions);
-}
-
-inline void Convert(const lathe_latent_write_options& from, LatentWriteOptions* to,
-                    Conversion& conversion) noexcept {
-  LATHE_C_FIELD(target);
-  LATHE_C_FIELD(power_of_two_scales);
-}
-
-inline void Convert(const lathe_latent_gather_args& from, LatentGatherArgs* to,
-                    Conversion& conversion) noexcept {
-  LATHE_C_FIELD(cache);
-  LATHE_C_FIELD(block_table);
-  LATHE_C_FIELD(gather_lens);
-  LATHE_C_FIELD(gather_starts);
-  LATHE_C_FIELD(last_n);
-  LATHE_C_FIELD(out_start_loc);
-  LATHE_C_FIELD(out);
-}
-
-inline void Convert(const lathe_latent_gather_options& from, LatentGatherOptions* to,
-                    Conversion& conversion) noexcept {
-  LATHE_C_FIELD(target);
-}
-
-inline void Convert(const lathe_page_copy_args& from, PageCopyArgs* to,
-                    Conversion& conversion) noexcept {
+LATHE_C_CONVERT(lathe_page_copy_args, PageCopyArgs) {
   to->source = static_cast<const std::byte*>(from.source);
-  LATHE_C_FIELD(num_source_blocks);
-  LATHE_C_FIELD(source_stride);
+  LATHE_C_FIELDS(num_source_blocks, source_stride);
   to->destination = static_cast<std::byte*>(from.destination);
-  LATHE_C_FIELD(num_destination_blocks);
-  LATHE_C_FIELD(destination_stride);
-  LATHE_C_FIELD(page_bytes);
-  LATHE_C_FIELD(block_pairs);
+  LATHE_C_FIELDS(num_destination_blocks, destination_stride, page_bytes, block_pairs);
 }
 
-inline void Convert(const lathe_record_copy_args& from, RecordCopyArgs* to,
-                    Conversion& conversion) noexcept {
-  LATHE_C_FIELD(cache);
-  LATHE_C_FIELD(width);
-  LATHE_C_FIELD(src_slots);
-  LATHE_C_FIELD(dst_slots);
-}
-
-inline void Convert(const lathe_merge_part& from, MergePart* to, Conversion& conversion) noexcept {
-  LATHE_C_FIELD(out);
-  LATHE_C_FIELD(lse);
-  LATHE_C_FIELD(lse_policy);
-}
-
-inline void Convert(const lathe_merge_states_args& from, MergeStatesArgs* to,
-                    Conversion& conversion) noexcept {
+LATHE_C_CONVERT(lathe_merge_states_args, MergeStatesArgs) {
   to->parts = conversion.Array<MergePart>("parts", from.parts, from.num_parts);
-  LATHE_C_FIELD(num_parts);
-  LATHE_C_FIELD(attn_sink);
-  LATHE_C_FIELD(out);
-  LATHE_C_FIELD(lse);
+  LATHE_C_FIELDS(num_parts, attn_sink, out, lse);
 }
 
-inline void Convert(const lathe_merge_states_options& from, MergeStatesOptions* to,
-                    Conversion& conversion) noexcept {
-  LATHE_C_FIELD(lse_policy);
-  LATHE_C_FIELD(target);
+LATHE_C_CONVERT(lathe_query_prep_options, QueryPrepOptions) {
+  LATHE_C_FIELDS(target, power_of_two_scales);
+  LATHE_C_FIELDS_OR_DEFAULT(softmax_scale, head_scale);
 }
 
-inline void Convert(const lathe_query_prep_args& from, QueryPrepArgs* to,
-                    Conversion& conversion) noexcept {
-  LATHE_C_FIELD(q);
-  LATHE_C_FIELD(transform);
-  LATHE_C_FIELD(positions);
-  LATHE_C_FIELD(out);
-  LATHE_C_FIELD(codes);
-  LATHE_C_FIELD(q_scales);
-  LATHE_C_FIELD(weights);
-  LATHE_C_FIELD(weights_out);
-}
-
-inline void Convert(const lathe_query_prep_options& from, QueryPrepOptions* to,
-                    Conversion& conversion) noexcept {
-  LATHE_C_FIELD(target);
-  LATHE_C_FIELD(power_of_two_scales);
-  LATHE_C_FIELD_OR_DEFAULT(softmax_scale);
-  LATHE_C_FIELD_OR_DEFAULT(head_scale);
-}
-
-inline void Convert(const lathe_topk_args& from, TopkArgs* to, Conversion& conversion) noexcept {
-  LATHE_C_FIELD(logits);
-  LATHE_C_FIELD(row_starts);
-  LATHE_C_FIELD(row_ends);
-  LATHE_C_FIELD(row_lens);
-  LATHE_C_FIELD(indices);
-  LATHE_C_FIELD(counts);
-  LATHE_C_FIELD(values);
-  LATHE_C_FIELD(block_table);
-  LATHE_C_FIELD(block_size);
-  LATHE_C_FIELD(num_blocks);
-  LATHE_C_FIELD(row_seq);
-}
-
-inline void Convert(const lathe_topk_options& from, TopkOptions* to,
-                    Conversion& conversion) noexcept {
-  LATHE_C_FIELD(k);
-  LATHE_C_FIELD(append_newest);
-  LATHE_C_FIELD_OR_DEFAULT(pool_size);
-  LATHE_C_FIELD(index_base);
+LATHE_C_CONVERT(lathe_topk_options, TopkOptions) {
+  LATHE_C_FIELDS(k, append_newest);
+  LATHE_C_FIELDS_OR_DEFAULT(pool_size);
+  LATHE_C_FIELDS(index_base);
   to->check_indices = from.no_check_indices == 0;
-  LATHE_C_FIELD(allow_holes);
-  LATHE_C_FIELD(target);
+  LATHE_C_FIELDS(allow_holes, target);
 }
 
-inline void Convert(const lathe_indexer_shape& from, IndexerShape* to,
-                    Conversion& conversion) noexcept {
-  LATHE_C_FIELD(num_heads);
-  LATHE_C_FIELD(head_dim);
-}
-
-inline void Convert(const lathe_indexer_inputs& from, IndexerInputs* to,
-                    Conversion& conversion) noexcept {
-  LATHE_C_FIELD(q);
-  LATHE_C_FIELD(q_fp8);
-  LATHE_C_FIELD(weights);
-  LATHE_C_FIELD(query_start_loc);
-  LATHE_C_FIELD(keys);
-  LATHE_C_FIELD(candidate_blocks);
-  LATHE_C_FIELD(candidate_block_size);
-}
-
-inline void Convert(const lathe_indexer_logits_args& from, IndexerLogitsArgs* to,
-                    Conversion& conversion) noexcept {
-  LATHE_C_FIELD(inputs);
-  LATHE_C_FIELD(logits);
-}
-
-inline void Convert(const lathe_indexer_logits_options& from, IndexerLogitsOptions* to,
-                    Conversion& conversion) noexcept {
-  LATHE_C_FIELD(precision);
-  LATHE_C_FIELD(target);
-  LATHE_C_FIELD(fill);
+LATHE_C_CONVERT(lathe_indexer_logits_options, IndexerLogitsOptions) {
+  LATHE_C_FIELDS(precision, target, fill);
   to->check_indices = from.no_check_indices == 0;
 }
 
-inline void Convert(const lathe_indexer_topk_args& from, IndexerTopkArgs* to,
-                    Conversion& conversion) noexcept {
-  LATHE_C_FIELD(inputs);
-  LATHE_C_FIELD(indices);
-  LATHE_C_FIELD(counts);
-  LATHE_C_FIELD(block_table);
-  LATHE_C_FIELD(block_size);
-  LATHE_C_FIELD(num_blocks);
-  LATHE_C_FIELD(row_seq);
-}
-
-inline void Convert(const lathe_indexer_topk_options& from, IndexerTopkOptions* to,
-                    Conversion& conversion) noexcept {
-  LATHE_C_FIELD(k);
-  LATHE_C_FIELD(index_base);
-  LATHE_C_FIELD(precision);
-  LATHE_C_FIELD(target);
+LATHE_C_CONVERT(lathe_indexer_topk_options, IndexerTopkOptions) {
+  LATHE_C_FIELDS(k, index_base, precision, target);
   to->check_indices = from.no_check_indices == 0;
-  LATHE_C_FIELD(allow_holes);
+  LATHE_C_FIELDS(allow_holes);
 }
 
-inline void Convert(const lathe_compressor_shape& from, CompressorShape* to,
-                    Conversion& conversion) noexcept {
-  LATHE_C_FIELD(head_dim);
+LATHE_C_CONVERT(lathe_context_shard, ContextShard) {
+  LATHE_C_FIELDS_OR_DEFAULT(world);
+  LATHE_C_FIELDS(rank);
+  LATHE_C_FIELDS_OR_DEFAULT(interleave);
 }
 
-inline void Convert(const lathe_compressor_args& from, CompressorArgs* to,
-                    Conversion& conversion) noexcept {
-  LATHE_C_FIELD(kv);
-  LATHE_C_FIELD(score);
-  LATHE_C_FIELD(ape);
-  LATHE_C_FIELD(positions);
-  LATHE_C_FIELD(query_start_loc);
-  LATHE_C_FIELD(state);
-  LATHE_C_FIELD(state_block_table);
-  LATHE_C_FIELD(transform);
-  LATHE_C_FIELD(cache);
-  LATHE_C_FIELD(block_table);
-  LATHE_C_FIELD(slot_mapping);
-  LATHE_C_FIELD(partials);
-}
-
-inline void Convert(const lathe_context_shard& from, ContextShard* to,
-                    Conversion& conversion) noexcept {
-  LATHE_C_FIELD_OR_DEFAULT(world);
-  LATHE_C_FIELD(rank);
-  LATHE_C_FIELD_OR_DEFAULT(interleave);
-}
-
-inline void Convert(const lathe_compressor_options& from, CompressorOptions* to,
-                    Conversion& conversion) noexcept {
-  LATHE_C_FIELD(target);
-  LATHE_C_FIELD(ratio);
-  LATHE_C_FIELD(overlap);
-  LATHE_C_FIELD(power_of_two_scales);
-  LATHE_C_FIELD(state_tokens);
-  LATHE_C_FIELD(shard);
-}
-
-inline void Convert(const lathe_compressed_merge_args& from, CompressedMergeArgs* to,
-                    Conversion& conversion) noexcept {
+LATHE_C_CONVERT(lathe_compressed_merge_args, CompressedMergeArgs) {
   to->parts = conversion.Array<View<const float, 3>>("parts", from.parts, from.num_parts);
-  LATHE_C_FIELD(num_parts);
-  LATHE_C_FIELD(positions);
-  LATHE_C_FIELD(slot_mapping);
-  LATHE_C_FIELD(transform);
-  LATHE_C_FIELD(cache);
+  LATHE_C_FIELDS(num_parts, positions, slot_mapping, transform, cache);
 }
-
-inline void Convert(const lathe_compressed_merge_options& from, CompressedMergeOptions* to,
-                    Conversion& conversion) noexcept {
-  LATHE_C_FIELD(target);
-  LATHE_C_FIELD(ratio);
-  LATHE_C_FIELD(power_of_two_scales);
-}
-
-#undef LATHE_C_FIELD
-#undef LATHE_C_FIELD_OR_DEFAULT
 
 }  // namespace lathe::capi
 

@@ -153,7 +153,7 @@ inline Status ResolveTarget(Target requested, const KernelTable** kernels,
   const Status refused = Refuse(StatusCode::kTargetUnavailable, "options.target")
                              .Must("be auto or a target that runs here")
                              .Because(reason);
-  return is_known ? refused.IsNamed(Name(requested)) : refused.Is(static_cast<int64_t>(requested));
+  return is_known ? refused.IsNamed(Name(requested)) : refused.Is(requested);
 }
 
 }  // namespace

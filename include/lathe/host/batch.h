@@ -52,7 +52,7 @@ inline Batch BatchOf(int64_t num_tokens, const IndexView<1>& query_start_loc,
 // The extent of an array of starts; what it holds is CheckStartLoc's.
 inline Status CheckStartLocShape(const char* name, const IndexView<1>& starts) {
   LATHE_RETURN_IF_REFUSED(CheckIndices(name, starts, {-1}));
-  if (starts.extent[0] < 1) return Invalid(name, ".extent").At(0).Is(0).Must("be at least", 1);
+  if (starts.extent[0] < 1) return RefuseExtent(name, 0, 0).Must("be at least", 1);
   return OkStatus();
 }
 

@@ -116,9 +116,20 @@ ByteRange RangeOf(const BasicPagedCache<Byte>& cache, int64_t width) {
   return {begin, begin + static_cast<uintptr_t>(last + PageBytes(cache, width))};
 }
 
+inline Status RefuseExtent(const char* name, int64_t dim, int64_t extent) {
+  return Invalid(name, ".extent").At(dim).Is(extent);
+}
 inline Status CheckExtent(const char* name, int64_t dim, int64_t extent, int64_t expected) {
   if (extent == expected) return OkStatus();
-  return Invalid(name, ".extent").At(dim).Is(extent).Must("be", expected);
+  return RefuseExtent(name, dim, extent).Must("be", expected);
+}
+
+template <class V>
+Status CheckExtents(const char* name, const V& v, const int64_t* expected, int64_t num_dims) {
+  for (int64_t dim = 0; dim < num_dims; ++dim) {
+    LATHE_RETURN_IF_REFUSED(CheckExtent(name, dim, v.extent[dim], expected[dim]));
+  }
+  return OkStatus();
 }
 
 // Sizes are not negative, nor are strides where they count, and no offset can overflow.
@@ -127,7 +138,7 @@ inline Status CheckSpan(const char* name, const int64_t* extent, const int64_t* 
   int64_t num_elements = 1;
   for (size_t i = 0; i < rank; ++i) {
     const auto dim = static_cast<int64_t>(i);
-    if (extent[i] < 0) return Invalid(name, ".extent").At(dim).Is(extent[i]).Must("be at least", 0);
+    if (extent[i] < 0) return RefuseExtent(name, dim, extent[i]).Must("be at least", 0);
     if (extent[i] > 1 && stride[i] < 0) {
       return Invalid(name, ".stride").At(dim).Is(stride[i]).Must("be at least", 0);
     }
@@ -139,7 +150,7 @@ inline Status CheckSpan(const char* name, const int64_t* extent, const int64_t* 
   for (size_t i = 0; i < rank; ++i) {
     const auto dim = static_cast<int64_t>(i);
     if (extent[i] > most) {
-      return Invalid(name, ".extent").At(dim).Is(extent[i]).Must("be at most", most);
+      return RefuseExtent(name, dim, extent[i]).Must("be at most", most);
     }
     if (extent[i] == 1) continue;
     last = SaturatingAdd(last, SaturatingMul(extent[i] - 1, stride[i]));
@@ -150,8 +161,13 @@ inline Status CheckSpan(const char* name, const int64_t* extent, const int64_t* 
           .Must("not lead beyond the address space with .extent", extent[i]);
     }
   }
-  if (num_elements > most)
-    return Invalid(name, ".extent").At(0).Is(extent[0]).Must("not repeat that often");
+  if (num_elements > most) return RefuseExtent(name, 0, extent[0]).Must("not repeat that often");
+  return OkStatus();
+}
+
+inline Status CheckData(const char* name, const void* data, size_t alignment, bool is_needed) {
+  if (is_needed && data == nullptr) return Invalid(name, ".data").Must("not be null");
+  if (!IsAligned(data, alignment)) return Invalid(name, ".data").Must("be aligned to", alignment);
   return OkStatus();
 }
 
@@ -189,17 +205,13 @@ Status CheckRows(const char* name, const V& v, size_t element_bytes, TensorRules
       return Invalid(name, ".stride").At(0).Is(v.stride[0]).Must("not let rows overlap");
     }
   }
-  if (rules.needs_data && v.empty()) return Invalid(name, ".data").Must("not be null");
-  if (!IsAligned(v.data, element_bytes)) {
-    return Invalid(name, ".data").Must("be aligned to", static_cast<int64_t>(element_bytes));
-  }
-  return OkStatus();
+  return CheckData(name, v.data, element_bytes, rules.needs_data);
 }
 
 template <class Byte, size_t R>
 Status CheckTensor(const char* name, const AnyView<Byte, R>& v, TensorRules rules) {
   if (SizeOf(v.dtype) == 0) {
-    return Invalid(name, ".dtype").Is(static_cast<int64_t>(v.dtype)).Must("be a known DType");
+    return Invalid(name, ".dtype").Is(v.dtype).Must("be a known DType");
   }
   return CheckRows(name, v, SizeOf(v.dtype), rules);
 }
@@ -225,20 +237,13 @@ Status CheckFloats(const char* name, const View<T, R>& v, const int64_t (&expect
     if (!nested)
       return Invalid(name, ".stride").At(0).Is(v.stride[0]).Must("not let elements overlap");
   }
-  if (needs_data && has_elements && v.empty()) return Invalid(name, ".data").Must("not be null");
-  if (!IsAligned(v.data, alignof(T))) {
-    return Invalid(name, ".data").Must("be aligned to", static_cast<int64_t>(alignof(T)));
-  }
-  return OkStatus();
+  return CheckData(name, v.data, alignof(T), needs_data && has_elements);
 }
 
 // An integer array; null only when it has no elements. `expected` -1: any extent.
 template <size_t R>
 Status CheckIndices(const char* name, const IndexView<R>& v, const int64_t (&expected)[R]) {
   const size_t bytes = v.is_int64 ? sizeof(int64_t) : sizeof(int32_t);
-  if (!IsAligned(v.data, bytes)) {
-    return Invalid(name, ".data").Must("be aligned to", static_cast<int64_t>(bytes));
-  }
   LATHE_RETURN_IF_REFUSED(CheckSpan(name, v.extent, v.stride, R, bytes));
   bool has_elements = true;
   for (size_t i = 0; i < R; ++i) {
@@ -247,78 +252,54 @@ Status CheckIndices(const char* name, const IndexView<R>& v, const int64_t (&exp
     }
     has_elements = has_elements && v.extent[i] > 0;
   }
-  if (has_elements && v.empty()) return Invalid(name, ".data").Must("not be null");
-  return OkStatus();
+  return CheckData(name, v.data, bytes, has_elements);
 }
 
 template <class Byte>
 Status CheckCache(const char* name, const BasicPagedCache<Byte>& cache, int64_t width,
                   bool needs_data) {
-  const int64_t record = RecordBytes(cache.format, width);
-  if (record == 0) {
-    return Invalid(name, ".format")
-        .Is(static_cast<int64_t>(cache.format))
-        .Must("be a known CacheFormat");
-  }
-  if (const int64_t fixed = FixedWidth(cache.format); fixed != 0 && width != fixed) {
-    return Invalid(name, ".format")
-        .IsNamed(Name(cache.format))
+  const int64_t record = RecordBytes(cache.format, width), fixed = FixedWidth(cache.format);
+  const Status format = Invalid(name, ".format");
+  const Status row_stride = Invalid(name, ".row_stride").Is(cache.row_stride);
+  const Status block_stride = Invalid(name, ".block_stride").Is(cache.block_stride);
+  if (record == 0) return format.Is(cache.format).Must("be a known CacheFormat");
+  if (fixed != 0 && width != fixed) {
+    return format.IsNamed(Name(cache.format))
         .Must("be one for the width in use; this one's is", fixed);
   }
   if (HasTensorScale(cache.format) && !(cache.scale > 0.0f && std::isfinite(cache.scale))) {
-    return Invalid(name, ".scale")
-        .IsReal(static_cast<double>(cache.scale))
-        .Must("be finite and above 0");
+    return Invalid(name, ".scale").Is(cache.scale).Must("be finite and above 0");
   }
   if (cache.num_blocks < 0)
     return Invalid(name, ".num_blocks").Is(cache.num_blocks).Must("be at least", 0);
   if (cache.block_size < 1)
     return Invalid(name, ".block_size").Is(cache.block_size).Must("be at least", 1);
-  if (cache.row_stride < record) {
-    return Invalid(name, ".row_stride")
-        .Is(cache.row_stride)
-        .Must("be at least a record's bytes,", record);
-  }
+  if (cache.row_stride < record) return row_stride.Must("be at least a record's bytes,", record);
   const int64_t page = PageBytes(cache, width);
-  // One-part pages may also interleave (rows of all pages at one slot together), as long as no
-  // records meet.
+  // One-part pages may also interleave (rows of all pages at one slot together), as long as no records meet.
   int64_t pages = 0;  // bytes from the first page to the last
   if (cache.num_blocks > 1) {
     if (cache.block_stride >= record)
       pages = SaturatingMul(cache.num_blocks - 1, cache.block_stride);
     if (cache.block_stride < page && (SideBytes(cache.format) > 0 || cache.block_stride < record ||
                                       cache.row_stride < SaturatingAdd(pages, record))) {
-      return Invalid(name, ".block_stride")
-          .Is(cache.block_stride)
-          .Must("be at least a page's bytes,", page);
+      return block_stride.Must("be at least a page's bytes,", page);
     }
   }
   if (cache.num_blocks > 0 && page > kMaxSpan) {
-    return Invalid(name, ".row_stride")
-        .Is(cache.row_stride)
-        .Must("not lead beyond the address space with .block_size", cache.block_size);
+    return row_stride.Must("not lead beyond the address space with .block_size", cache.block_size);
   }
   if (cache.num_blocks > 0 && SaturatingAdd(pages, page) > kMaxSpan) {
-    return Invalid(name, ".block_stride")
-        .Is(cache.block_stride)
-        .Must("not lead beyond the address space with .num_blocks", cache.num_blocks);
+    return block_stride.Must("not lead beyond the address space with .num_blocks",
+                             cache.num_blocks);
   }
-  const auto alignment = static_cast<int64_t>(RecordAlignment(cache.format));
-  if (cache.row_stride % alignment != 0) {
-    return Invalid(name, ".row_stride").Is(cache.row_stride).Must("be a multiple of", alignment);
+  const size_t alignment = RecordAlignment(cache.format);
+  const auto multiple = static_cast<int64_t>(alignment);
+  if (cache.row_stride % multiple != 0) return row_stride.Must("be a multiple of", multiple);
+  if (cache.num_blocks > 1 && cache.block_stride % multiple != 0) {
+    return block_stride.Must("be a multiple of", multiple);
   }
-  if (cache.num_blocks > 1 && cache.block_stride % alignment != 0) {
-    return Invalid(name, ".block_stride")
-        .Is(cache.block_stride)
-        .Must("be a multiple of", alignment);
-  }
-  if (needs_data && cache.num_blocks > 0 && cache.data == nullptr) {
-    return Invalid(name, ".data").Must("not be null");
-  }
-  if (!IsAligned(cache.data, static_cast<size_t>(alignment))) {
-    return Invalid(name, ".data").Must("be aligned to", alignment);
-  }
-  return OkStatus();
+  return CheckData(name, cache.data, alignment, needs_data && cache.num_blocks > 0);
 }
 
 struct NamedRange {
@@ -351,10 +332,7 @@ inline Status CheckBlocks(const char* name, const char* rule, const IndexView<2>
   for (int64_t page = begin; page < end; ++page) {
     const int64_t block = block_table(seq, column);
     if (block < 0 || block >= num_blocks) {
-      return Refuse(StatusCode::kIndexOutOfRange, name)
-          .At(seq * columns + column)
-          .Is(block)
-          .Must(rule, num_blocks - 1);
+      return OutOfRange(name).At(seq * columns + column).Is(block).Must(rule, num_blocks - 1);
     }
     if (++column == columns) column = 0;
   }
@@ -366,8 +344,8 @@ inline Status CheckBuffer(const char* name, Buffer buffer, size_t needed) {
   if (given >= needed) return OkStatus();
   constexpr size_t kMost = INT64_MAX;
   return Refuse(StatusCode::kBufferTooSmall, name, ".bytes")
-      .Is(static_cast<int64_t>((std::min)(given, kMost)))
-      .Must("be at least", static_cast<int64_t>((std::min)(needed, kMost)));
+      .Is((std::min)(given, kMost))
+      .Must("be at least", (std::min)(needed, kMost));
 }
 
 inline Status CheckWithin(const char* name, int64_t value, int64_t least, int64_t most) {

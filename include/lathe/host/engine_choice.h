@@ -6,7 +6,6 @@
 #include "lathe/base/precision.h"
 #include "lathe/base/status.h"
 #include "lathe/cache/scale_rules.h"
-#include "lathe/dispatch/abi.h"
 #include "lathe/kernel/kernel_table.h"
 
 namespace lathe::detail {
@@ -30,9 +29,7 @@ inline Engine ChooseEngine(bool has_bf16, Precision precision, BFloat16Rows rows
 
 inline Status CheckPrecision(Precision precision) {
   if (precision <= Precision::kFloat32) return OkStatus();
-  return Invalid("options.precision")
-      .Is(static_cast<int64_t>(precision))
-      .Must("be a known Precision");
+  return Invalid("options.precision").Is(precision).Must("be a known Precision");
 }
 
 }  // namespace

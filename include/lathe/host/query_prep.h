@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lathe/dispatch/registry.h"
 #include "lathe/host/call.h"
 #include "lathe/host/check.h"
 #include "lathe/host/parallel.h"
@@ -20,11 +19,11 @@ inline Status CheckQueryRows(const QueryPrepArgs& args) {
   const int64_t* extent = args.q.extent;
   for (int64_t dim = 1; dim < 3; ++dim) {
     if (extent[dim] < 1) {
-      return Invalid("q", ".extent").At(dim).Is(extent[dim]).Must("be at least", 1);
+      return RefuseExtent("q", dim, extent[dim]).Must("be at least", 1);
     }
   }
   if (extent[2] > kMaxTransformWidth) {
-    return Invalid("q", ".extent").At(2).Is(extent[2]).Must("be at most", kMaxTransformWidth);
+    return RefuseExtent("q", 2, extent[2]).Must("be at most", kMaxTransformWidth);
   }
   LATHE_RETURN_IF_REFUSED(CheckTensor("q", args.q, {}));
   LATHE_RETURN_IF_REFUSED(CheckRowTransform(kTransformNames, args.transform, extent[2]));
@@ -33,19 +32,12 @@ inline Status CheckQueryRows(const QueryPrepArgs& args) {
   if (IsGiven(args.out) == IsGiven(args.codes)) {
     return Invalid("out").Must("be given, or codes, and not both");
   }
-  for (int64_t dim = 0; dim < 3; ++dim) {
-    if (IsGiven(args.out)) {
-      LATHE_RETURN_IF_REFUSED(CheckExtent("out", dim, args.out.extent[dim], extent[dim]));
-    }
-    if (IsGiven(args.codes)) {
-      LATHE_RETURN_IF_REFUSED(CheckExtent("codes", dim, args.codes.extent[dim], extent[dim]));
-    }
+  if (IsGiven(args.out)) {
+    LATHE_RETURN_IF_REFUSED(CheckExtents("out", args.out, extent, 3));
+    return CheckTensor("out", args.out, {true, true});
   }
-  if (IsGiven(args.out)) LATHE_RETURN_IF_REFUSED(CheckTensor("out", args.out, {true, true}));
-  if (IsGiven(args.codes)) {
-    LATHE_RETURN_IF_REFUSED(CheckRows("codes", args.codes, sizeof(float8_e4m3fn), {true, true}));
-  }
-  return OkStatus();
+  LATHE_RETURN_IF_REFUSED(CheckExtents("codes", args.codes, extent, 3));
+  return CheckRows("codes", args.codes, sizeof(float8_e4m3fn), {true, true});
 }
 
 inline Status CheckHeadWeights(const QueryPrepArgs& args, const QueryPrepOptions& options) {
@@ -53,12 +45,10 @@ inline Status CheckHeadWeights(const QueryPrepArgs& args, const QueryPrepOptions
   LATHE_RETURN_IF_REFUSED(CheckFloats("weights_out", args.weights_out,
                                       {args.weights.extent[0], args.weights.extent[1]}));
   if (!std::isfinite(options.softmax_scale)) {
-    return Invalid("softmax_scale")
-        .IsReal(static_cast<double>(options.softmax_scale))
-        .Must("be finite");
+    return Invalid("softmax_scale").Is(options.softmax_scale).Must("be finite");
   }
   if (!std::isfinite(options.head_scale)) {
-    return Invalid("head_scale").IsReal(static_cast<double>(options.head_scale)).Must("be finite");
+    return Invalid("head_scale").Is(options.head_scale).Must("be finite");
   }
   return OkStatus();
 }
@@ -115,10 +105,7 @@ inline Status CheckQueryPrep(const QueryPrepArgs& args, const QueryPrepOptions& 
     return Invalid("weights_out").Must("be given with weights, and not without");
   }
   if (has_weights) {
-    for (int64_t dim = 0; dim < 2 && has_q; ++dim) {
-      LATHE_RETURN_IF_REFUSED(
-          CheckExtent("weights", dim, args.weights.extent[dim], args.q.extent[dim]));
-    }
+    if (has_q) LATHE_RETURN_IF_REFUSED(CheckExtents("weights", args.weights, args.q.extent, 2));
     LATHE_RETURN_IF_REFUSED(CheckHeadWeights(args, options));
   }
   return CheckQueryOverlaps(args);
@@ -136,8 +123,7 @@ lathe::Status lathe::PrepareQueries(const QueryPrepArgs& args, const QueryPrepOp
   const bool has_q = IsGiven(args.q);
   const int64_t num_rows =
       has_q ? args.q.extent[0] * args.q.extent[1] : args.weights.extent[0] * args.weights.extent[1];
-  // Some 5 us, from where on a second thread pays.
-  // Without rows nothing has been checked, and they may have no columns.
+  // Some 5 us, from where on a second thread pays. Without rows nothing has been checked: they may have no columns.
   const int64_t columns = has_q ? (std::max)(int64_t{1}, args.q.extent[2]) : 4;
   const int64_t grain = (std::max)(int64_t{1}, 16384 / columns);
   ForEachRange(executor, num_rows, grain, [&](int64_t begin, int64_t end) {

@@ -46,7 +46,7 @@ inline Status CheckNormVector(const char* name, const In<1>& vector, int64_t wid
 inline Status CheckRowNorm(const RowNormNames& names, const RowNorm& norm, int64_t width) {
   if (norm.kind == NormKind::kNone) return OkStatus();
   if (norm.kind != NormKind::kRms && norm.kind != NormKind::kLayer) {
-    return Invalid(names.kind).Is(static_cast<int64_t>(norm.kind)).Must("be a known NormKind");
+    return Invalid(names.kind).Is(norm.kind).Must("be a known NormKind");
   }
   LATHE_RETURN_IF_REFUSED(CheckNormVector(names.weight, norm.weight, width));
   if (norm.kind == NormKind::kRms && IsGiven(norm.bias)) {
@@ -54,9 +54,7 @@ inline Status CheckRowNorm(const RowNormNames& names, const RowNorm& norm, int64
   }
   LATHE_RETURN_IF_REFUSED(CheckNormVector(names.bias, norm.bias, width));
   if (!(norm.eps >= 0.0f && std::isfinite(norm.eps))) {
-    return Invalid(names.eps)
-        .IsReal(static_cast<double>(norm.eps))
-        .Must("be finite and at least 0");
+    return Invalid(names.eps).Is(norm.eps).Must("be finite and at least 0");
   }
   return OkStatus();
 }
@@ -65,14 +63,9 @@ inline Status CheckRope(const RopeNames& names, const Rope& rope, int64_t width)
   if (!rope.is_given()) return OkStatus();
   LATHE_RETURN_IF_REFUSED(CheckTensor(names.cos, rope.cos, {rope.cos.extent[0] > 0}));
   LATHE_RETURN_IF_REFUSED(CheckTensor(names.sin, rope.sin, {rope.cos.extent[0] > 0}));
-  for (int64_t dim = 0; dim < 2; ++dim) {
-    LATHE_RETURN_IF_REFUSED(
-        CheckExtent(names.sin, dim, rope.sin.extent[dim], rope.cos.extent[dim]));
-  }
+  LATHE_RETURN_IF_REFUSED(CheckExtents(names.sin, rope.sin, rope.cos.extent, 2));
   if (rope.cos.extent[1] > width / 2) {
-    return Invalid(names.cos, ".extent")
-        .At(1)
-        .Is(rope.cos.extent[1])
+    return RefuseExtent(names.cos, 1, rope.cos.extent[1])
         .Must("be at most half of the row's width,", width / 2);
   }
   return OkStatus();
@@ -97,9 +90,7 @@ Status CheckPositions(const char* name, const IndexView<1>& positions, const Rop
   if (!rope.is_given()) return OkStatus();
   LATHE_RETURN_IF_REFUSED(CheckIndices(name, positions, {-1}));
   if (positions.extent[0] < num_rows) {
-    return Invalid(name, ".extent")
-        .At(0)
-        .Is(positions.extent[0])
+    return RefuseExtent(name, 0, positions.extent[0])
         .Must("be at least the number of rows,", num_rows);
   }
   const int64_t limit = rope.cos.extent[0];
@@ -107,7 +98,7 @@ Status CheckPositions(const char* name, const IndexView<1>& positions, const Rop
     if (!is_used(i)) continue;
     const int64_t position = positions(i);
     if (position >= 0 && position < limit) continue;
-    const Status refused = Refuse(StatusCode::kIndexOutOfRange, name).At(i).Is(position);
+    const Status refused = OutOfRange(name).At(i).Is(position);
     return position < 0 ? refused.Must("be at least", 0)
                         : refused.Must("be below the rope's cos.extent[0] =", limit);
   }

@@ -3,9 +3,6 @@
 #ifndef LATHE_HOST_CACHE_LATENT_CACHE_H_
 #define LATHE_HOST_CACHE_LATENT_CACHE_H_
 
-#include <algorithm>
-
-#include "lathe/dispatch/registry.h"
 #include "lathe/host/call.h"
 #include "lathe/host/check.h"
 #include "lathe/host/parallel.h"
@@ -18,13 +15,11 @@ namespace {
 inline Status CheckSource(const char* name, const In<2>& source, int64_t num_tokens) {
   LATHE_RETURN_IF_REFUSED(CheckTensor(name, source, {source.extent[1] > 0}));
   if (source.extent[0] < num_tokens) {
-    return Invalid(name, ".extent")
-        .At(0)
-        .Is(source.extent[0])
+    return RefuseExtent(name, 0, source.extent[0])
         .Must("be at least slot_mapping.extent[0] =", num_tokens);
   }
   if (source.extent[1] > kMaxDim) {
-    return Invalid(name, ".extent").At(1).Is(source.extent[1]).Must("be at most", kMaxDim);
+    return RefuseExtent(name, 1, source.extent[1]).Must("be at most", kMaxDim);
   }
   return OkStatus();
 }
@@ -34,7 +29,7 @@ inline Status CheckSlots(const LatentWriteArgs& args) {
   const int64_t num_slots = args.cache.num_blocks * args.cache.block_size;
   for (int64_t i = 0; i < slots.extent[0]; ++i) {
     if (slots(i) >= num_slots) {
-      return Refuse(StatusCode::kIndexOutOfRange, "slot_mapping")
+      return OutOfRange("slot_mapping")
           .At(i)
           .Is(slots(i))
           .Must("be below cache.num_blocks * cache.block_size =", num_slots);
@@ -92,7 +87,7 @@ inline Status CheckLatentWrite(const LatentWriteArgs& args) {
   if (num_tokens == 0) return OkStatus();
   LATHE_RETURN_IF_REFUSED(CheckIndices("slot_mapping", args.slot_mapping, {-1}));
   if (args.kv_c.extent[1] < 1) {
-    return Invalid("kv_c", ".extent").At(1).Is(args.kv_c.extent[1]).Must("be at least", 1);
+    return RefuseExtent("kv_c", 1, args.kv_c.extent[1]).Must("be at least", 1);
   }
   LATHE_RETURN_IF_REFUSED(CheckSource("kv_c", args.kv_c, num_tokens));
   if (IsGiven(args.k_pe)) LATHE_RETURN_IF_REFUSED(CheckSource("k_pe", args.k_pe, num_tokens));

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "lathe/dispatch/registry.h"
 #include "lathe/host/call.h"
 #include "lathe/host/check.h"
 #include "lathe/host/parallel.h"
@@ -26,7 +25,7 @@ inline GatherTask GatherTaskOf(const LatentGatherArgs& args, int64_t seq) {
 inline Status CheckGatherArgs(const LatentGatherArgs& args) {
   const int64_t num_seqs = args.gather_lens.extent[0], width = args.out.extent[1];
   if (width < 1 || width > kMaxDim) {
-    return Invalid("out", ".extent").At(1).Is(width).Must("be within 1 and", kMaxDim);
+    return RefuseExtent("out", 1, width).Must("be within 1 and", kMaxDim);
   }
   const bool has_rows = args.out.extent[0] > 0;
   LATHE_RETURN_IF_REFUSED(CheckTensor("out", args.out, {has_rows, true}));
@@ -38,9 +37,7 @@ inline Status CheckGatherArgs(const LatentGatherArgs& args) {
   }
   LATHE_RETURN_IF_REFUSED(CheckIndices("out_start_loc", args.out_start_loc, {-1}));
   if (args.out_start_loc.extent[0] < num_seqs) {
-    return Invalid("out_start_loc", ".extent")
-        .At(0)
-        .Is(args.out_start_loc.extent[0])
+    return RefuseExtent("out_start_loc", 0, args.out_start_loc.extent[0])
         .Must("be at least gather_lens.extent[0] =", num_seqs);
   }
   if (args.last_n < 0) return Invalid("last_n").Is(args.last_n).Must("be at least", 0);
@@ -56,7 +53,7 @@ inline Status CheckGatherLengths(const LatentGatherArgs& args, int64_t seq) {
   const int64_t covered = SaturatingMul(args.block_table.extent[1], args.cache.block_size);
   const int64_t start = args.gather_starts.empty() ? 0 : args.gather_starts(seq);
   if (start < 0 || start > covered) {
-    return Refuse(StatusCode::kIndexOutOfRange, "gather_starts")
+    return OutOfRange("gather_starts")
         .At(seq)
         .Is(start)
         .Must("be within 0 and block_table.extent[1] * cache.block_size =", covered);
@@ -64,7 +61,7 @@ inline Status CheckGatherLengths(const LatentGatherArgs& args, int64_t seq) {
   const int64_t length = args.gather_lens(seq);
   if (length < 0) return Invalid("gather_lens").At(seq).Is(length).Must("be at least", 0);
   if (length > covered - start) {
-    return Refuse(StatusCode::kIndexOutOfRange, "gather_lens")
+    return OutOfRange("gather_lens")
         .At(seq)
         .Is(length)
         .Must("be at most what block_table covers from gather_starts on,", covered - start);
@@ -75,8 +72,7 @@ inline Status CheckGatherLengths(const LatentGatherArgs& args, int64_t seq) {
 // A task's rows lie in out, at `first_free` or later, where the rows of the sequence before have ended.
 inline Status CheckGatherRows(const LatentGatherArgs& args, const GatherTask& task,
                               int64_t first_free) {
-  const Status refused =
-      Refuse(StatusCode::kIndexOutOfRange, "out_start_loc").At(task.seq).Is(task.row);
+  const Status refused = OutOfRange("out_start_loc").At(task.seq).Is(task.row);
   if (task.row < first_free)
     return refused.Must("be at least the end of the rows before,", first_free);
   if (task.row > args.out.extent[0] - task.count) {

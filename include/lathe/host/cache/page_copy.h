@@ -53,8 +53,7 @@ inline Status CheckPairs(const PageCopyArgs& args) {
     for (int64_t side = 0; side < 2; ++side) {
       const int64_t block = pairs(i, side);
       if (block >= 0 && block < num_blocks[side]) continue;
-      const Status refused =
-          Refuse(StatusCode::kIndexOutOfRange, "block_pairs").At(2 * i + side).Is(block);
+      const Status refused = OutOfRange("block_pairs").At(2 * i + side).Is(block);
       return side == 0
                  ? refused.Must("be within 0 and num_source_blocks - 1 =", num_blocks[0] - 1)
                  : refused.Must("be within 0 and num_destination_blocks - 1 =", num_blocks[1] - 1);

@@ -21,14 +21,14 @@ inline Status CheckRecordSlots(const RecordCopyArgs& args) {
     const int64_t to = args.dst_slots(i);
     if (to < 0) continue;
     if (to >= num_slots) {
-      return Refuse(StatusCode::kIndexOutOfRange, "dst_slots")
+      return OutOfRange("dst_slots")
           .At(i)
           .Is(to)
           .Must("be below cache.num_blocks * cache.block_size =", num_slots);
     }
     const int64_t from = args.src_slots(i);
     if (from >= 0 && from < num_slots) continue;
-    return Refuse(StatusCode::kIndexOutOfRange, "src_slots")
+    return OutOfRange("src_slots")
         .At(i)
         .Is(from)
         .Must("be within 0 and cache.num_blocks * cache.block_size - 1 =", num_slots - 1);

@@ -53,9 +53,7 @@ inline Status CheckKeys(const KeyNames& names, const KeySet& keys, int64_t width
     return Invalid(names.compress_ratio).Is(keys.compress_ratio).Must("be at least", 1);
   }
   if (keys.index_space > IndexSpace::kPhysical) {
-    return Invalid(names.index_space)
-        .Is(static_cast<int64_t>(keys.index_space))
-        .Must("be a known IndexSpace");
+    return Invalid(names.index_space).Is(keys.index_space).Must("be a known IndexSpace");
   }
   // Without pages table and lengths are not used, but part of what a plan is recognised by.
   const int64_t num_seqs = UsesPages(keys) ? batch.num_seqs : -1;
@@ -128,7 +126,7 @@ inline Status CheckKeyLengths(const KeyNames& names, const KeyRows& keys, const 
   const int64_t covered = SaturatingMul(columns, keys.cache.block_size);
   for (int64_t b = 0; UsesPages(keys) && b < batch.num_seqs; ++b) {
     const int64_t seq_len = keys.SeqLen(b);
-    const Status refused = Refuse(StatusCode::kIndexOutOfRange, names.seq_lens).At(b).Is(seq_len);
+    const Status refused = OutOfRange(names.seq_lens).At(b).Is(seq_len);
     if (seq_len < 0) return Invalid(names.seq_lens).At(b).Is(seq_len).Must("be at least", 0);
     if (!keys.wraps && seq_len / keys.compress_ratio > covered) {
       return refused.Must(has_table ? "give at most as many keys as block_table covers,"
@@ -142,10 +140,7 @@ inline Status CheckKeyLengths(const KeyNames& names, const KeyRows& keys, const 
   for (int64_t t = 0; !keys.topk_length.empty() && t < batch.num_tokens; ++t) {
     const int64_t length = keys.topk_length(t), most = keys.indices.extent[1];
     if (length >= 0 && length <= most) continue;
-    return Refuse(StatusCode::kIndexOutOfRange, names.topk_length)
-        .At(t)
-        .Is(length)
-        .Must(names.within_list, most);
+    return OutOfRange(names.topk_length).At(t).Is(length).Must(names.within_list, most);
   }
   return OkStatus();
 }

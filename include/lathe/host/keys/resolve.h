@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "lathe/dispatch/abi.h"
 #include "lathe/kernel/keys/key_rows.h"
 
 namespace lathe::detail {
