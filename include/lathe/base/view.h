@@ -17,6 +17,26 @@
 
 namespace lathe {
 
+namespace detail {
+template <class From, class To>
+LATHE_INLINE constexpr void CopyShape(const From& from, To* to) noexcept {
+  for (size_t i = 0; i < sizeof(from.extent) / sizeof(from.extent[0]); ++i) {
+    to->extent[i] = from.extent[i];
+    to->stride[i] = from.stride[i];
+  }
+}
+
+// From the first element to element (indices...), of a view of that many dimensions or more.
+template <size_t R, class... I>
+LATHE_INLINE constexpr int64_t OffsetOf(const int64_t (&stride)[R], I... indices) noexcept {
+  static_assert(sizeof...(I) <= R, "at most one index per dimension");
+  size_t dim = 0;
+  int64_t offset = 0;
+  ((offset += static_cast<int64_t>(indices) * stride[dim++]), ...);
+  return offset;
+}
+}  // namespace detail
+
 // Element (i0, i1, ...) is data[i0 * stride[0] + i1 * stride[1] + ...]. Strides may leave gaps and
 // need not be ordered; an array that is not given has data == nullptr and extents of 0.
 //
@@ -34,11 +54,14 @@ struct View {
   LATHE_INLINE constexpr operator View<const T, R>() const noexcept {
     View<const T, R> v;
     v.data = data;
-    for (size_t i = 0; i < R; ++i) {
-      v.extent[i] = extent[i];
-      v.stride[i] = stride[i];
-    }
+    detail::CopyShape(*this, &v);
     return v;
+  }
+
+  // Element (indices...); the first one of a row where fewer are given.
+  template <class... I>
+  LATHE_INLINE constexpr T& operator()(I... indices) const noexcept {
+    return data[detail::OffsetOf(stride, indices...)];
   }
 };
 
@@ -76,13 +99,16 @@ struct AnyView {
   template <class T, class = std::enable_if_t<std::is_const_v<Byte> || !std::is_const_v<T>>>
   LATHE_INLINE AnyView(const View<T, R>& v) noexcept
       : data(reinterpret_cast<Byte*>(v.data)), dtype(kDTypeOf<std::remove_const_t<T>>) {
-    for (size_t i = 0; i < R; ++i) {
-      extent[i] = v.extent[i];
-      stride[i] = v.stride[i];
-    }
+    detail::CopyShape(v, this);
   }
 
   LATHE_INLINE constexpr bool empty() const noexcept { return data == nullptr; }
+
+  // Where element (indices...) lies; the first one of a row where fewer are given.
+  template <class... I>
+  LATHE_INLINE Byte* At(I... indices) const noexcept {
+    return data + detail::OffsetOf(stride, indices...) * static_cast<int64_t>(SizeOf(dtype));
+  }
 };
 
 template <size_t R>
@@ -104,10 +130,7 @@ struct IndexView {
                                               std::is_same_v<std::remove_const_t<T>, int64_t>>>
   LATHE_INLINE constexpr IndexView(const View<T, R>& v) noexcept
       : data(v.data), is_int64(sizeof(T) == sizeof(int64_t)) {
-    for (size_t i = 0; i < R; ++i) {
-      extent[i] = v.extent[i];
-      stride[i] = v.stride[i];
-    }
+    detail::CopyShape(v, this);
   }
 
   LATHE_INLINE constexpr bool empty() const noexcept { return data == nullptr; }
@@ -115,9 +138,7 @@ struct IndexView {
   template <class... I>
   LATHE_INLINE int64_t operator()(I... indices) const noexcept {
     static_assert(sizeof...(I) == R, "one index per dimension");
-    const int64_t at[R] = {static_cast<int64_t>(indices)...};
-    int64_t offset = 0;
-    for (size_t i = 0; i < R; ++i) offset += at[i] * stride[i];
+    const int64_t offset = detail::OffsetOf(stride, indices...);
     return is_int64 ? static_cast<const int64_t*>(data)[offset]
                     : static_cast<const int32_t*>(data)[offset];
   }
@@ -137,20 +158,14 @@ struct MutableIndexView {
             class = std::enable_if_t<std::is_same_v<T, int32_t> || std::is_same_v<T, int64_t>>>
   LATHE_INLINE constexpr MutableIndexView(const View<T, R>& v) noexcept
       : data(v.data), is_int64(sizeof(T) == sizeof(int64_t)) {
-    for (size_t i = 0; i < R; ++i) {
-      extent[i] = v.extent[i];
-      stride[i] = v.stride[i];
-    }
+    detail::CopyShape(v, this);
   }
 
   LATHE_INLINE constexpr operator IndexView<R>() const noexcept {
     IndexView<R> v;
     v.data = data;
     v.is_int64 = is_int64;
-    for (size_t i = 0; i < R; ++i) {
-      v.extent[i] = extent[i];
-      v.stride[i] = stride[i];
-    }
+    detail::CopyShape(*this, &v);
     return v;
   }
 
@@ -160,9 +175,7 @@ struct MutableIndexView {
   template <class... I>
   LATHE_INLINE void Set(int64_t value, I... indices) const noexcept {
     static_assert(sizeof...(I) == R, "one index per dimension");
-    const int64_t at[R] = {static_cast<int64_t>(indices)...};
-    int64_t offset = 0;
-    for (size_t i = 0; i < R; ++i) offset += at[i] * stride[i];
+    const int64_t offset = detail::OffsetOf(stride, indices...);
     if (is_int64) {
       static_cast<int64_t*>(data)[offset] = value;
     } else {

@@ -4,6 +4,7 @@
 #ifndef LATHE_CAPI_CONVERSION_H_
 #define LATHE_CAPI_CONVERSION_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -251,10 +252,8 @@ class Conversion {
       Refuse(Invalid("", ".rank").Is(from.rank).Must("be", kRank));
       return false;
     }
-    for (size_t i = 0; i < kRank; ++i) {
-      to->extent[i] = from.extent[i];
-      to->stride[i] = from.stride[i];
-    }
+    std::copy_n(from.extent, kRank, to->extent);
+    std::copy_n(from.stride, kRank, to->stride);
     return true;
   }
 

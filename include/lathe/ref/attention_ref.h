@@ -8,8 +8,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <limits>
 #include <vector>
 
 #include "lathe/cache/formats.h"
@@ -20,8 +18,6 @@
 #include "lathe/ref/row_transform_ref.h"
 
 namespace lathe::ref {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 // The key row at a slot of a page. Where it lies is spelled out here once more, since nothing is shared with kernels.
 inline std::vector<double> DecodeRow(const PagedCache& cache, int64_t block, int64_t slot,
@@ -43,9 +39,23 @@ inline std::vector<double> DecodeRow(const PagedCache& cache, int64_t block, int
 
 // T rows of H heads: out [T, H, Dv] and the natural, sink-less lse [T, H]; an empty row is 0 and -inf.
 struct AttentionResult {
+  AttentionResult(int64_t num_rows, int64_t v_dim)
+      : out(static_cast<size_t>(num_rows * v_dim)), lse(static_cast<size_t>(num_rows), -kInf) {}
   std::vector<double> out;
   std::vector<double> lse;
 };
+
+// Row (token, head) of a tensor.
+inline std::vector<double> TensorRow(const In<3>& tensor, int64_t token, int64_t head) {
+  std::vector<double> row;
+  for (int64_t c = 0; c < tensor.extent[2]; ++c) row.push_back(At(tensor, token, head, c));
+  return row;
+}
+
+// What a head's sink, if there are any, leaves of an output.
+inline double SinkFactor(const View<const float, 1>& attn_sink, int64_t head, double lse) {
+  return attn_sink.empty() ? 1.0 : 1.0 / (1.0 + std::exp(attn_sink(head) - lse));
+}
 
 // Positions of the tokens that query i of the q_len of a sequence sees, itself included: its path.
 inline std::vector<int64_t> PathOf(bool causal, const View<const uint64_t, 2>& tree_mask,
@@ -55,8 +65,7 @@ inline std::vector<int64_t> PathOf(bool causal, const View<const uint64_t, 2>& t
     const int64_t j = position - (seq_len - q_len);  // which query, if not below 0
     bool is_seen = !causal || j <= i;
     if (!tree_mask.empty() && j >= 0) {
-      const int64_t word = token * tree_mask.stride[0] + j / 64 * tree_mask.stride[1];
-      is_seen = (tree_mask.data[word] >> j % 64) % 2 != 0;
+      is_seen = (tree_mask(token, j / 64) >> j % 64) % 2 != 0;
     }
     if (is_seen) path.push_back(position);
   }
@@ -160,35 +169,29 @@ double TransformScore(const Options& options, double x) {
   return x;
 }
 
-// One row: softmax over the scores of the keys, the first v_dim columns of each value, sink on the output only. Options:
-// MlaDecodeOptions or PrefillOptions.
+// One row of `head`: softmax over the scores of the keys, the first v_dim columns of each value, sink on the output
+// only. out and lse hold what an empty row has. Options: MlaDecodeOptions or PrefillOptions.
 template <class Options>
 void AttendRow(const std::vector<double>& q, const std::vector<std::vector<double>>& keys,
                const std::vector<std::vector<double>>& values, const Options& options, size_t v_dim,
-               const double* sink, double* out, double* lse) {
-  std::vector<double> score(keys.size());
-  double max = -kInf;
-  for (size_t j = 0; j < keys.size(); ++j) {
+               const View<const float, 1>& attn_sink, int64_t head, double* out, double* lse) {
+  std::vector<double> score;
+  double max = -kInf, sum = 0.0;
+  for (const std::vector<double>& key : keys) {
     double dot = 0.0;
-    for (size_t c = 0; c < q.size(); ++c) dot += q[c] * keys[j][c];
-    score[j] = TransformScore(options, options.softmax_scale * dot);
-    if (score[j] > max) max = score[j];
+    for (size_t c = 0; c < q.size(); ++c) dot += q[c] * key[c];
+    score.push_back(TransformScore(options, options.softmax_scale * dot));
+    if (score.back() > max) max = score.back();
   }
-  for (size_t c = 0; c < v_dim; ++c) out[c] = 0.0;
-  *lse = -kInf;
-  double sum = 0.0;
+  if (max == -kInf) max = 0.0;
+  for (const double x : score) sum += std::exp(x - max);
+  if (sum == 0.0) return;
+  *lse = max + std::log(sum);
+  const double factor = SinkFactor(attn_sink, head, *lse) / sum;
   for (size_t j = 0; j < keys.size(); ++j) {
-    const double weight = std::exp(score[j] - (max == -kInf ? 0.0 : max));
-    sum += weight;
+    const double weight = std::exp(score[j] - max) * factor;
     for (size_t c = 0; c < v_dim; ++c) out[c] += weight * values[j][c];
   }
-  if (sum == 0.0) {
-    for (size_t c = 0; c < v_dim; ++c) out[c] = 0.0;
-    return;
-  }
-  *lse = (max == -kInf ? 0.0 : max) + std::log(sum);
-  const double sink_factor = sink == nullptr ? 1.0 : 1.0 / (1.0 + std::exp(*sink - *lse));
-  for (size_t c = 0; c < v_dim; ++c) out[c] = out[c] / sum * sink_factor;
 }
 
 // Reference of RunMlaDecode: same arguments, results in double. Trusts its arguments.
@@ -199,10 +202,7 @@ inline AttentionResult MlaDecode(const MlaShape& shape, const MlaDecodeOptions& 
       IsOneSequence(args.keys) && (!args.extra_keys.is_given() || IsOneSequence(args.extra_keys));
   const int64_t num_heads = shape.num_heads;
   const int64_t v_dim = shape.kv_lora_rank;
-  const int64_t width = v_dim + shape.qk_rope_head_dim;
-  AttentionResult result;
-  result.out.resize(static_cast<size_t>(num_tokens * num_heads * v_dim));
-  result.lse.resize(static_cast<size_t>(num_tokens * num_heads));
+  AttentionResult result(num_tokens * num_heads, v_dim);
   int64_t b = -1;
   for (const auto [begin, end] :
        RowsOfSequences(num_tokens, args.query_start_loc, is_one_sequence)) {
@@ -216,21 +216,13 @@ inline AttentionResult MlaDecode(const MlaShape& shape, const MlaDecodeOptions& 
         rows.insert(rows.end(), extra.begin(), extra.end());
       }
       for (int64_t head = 0; head < num_heads; ++head) {
-        std::vector<double> q(static_cast<size_t>(width));
-        for (int64_t c = 0; c < width; ++c) {
-          double& to = q[static_cast<size_t>(c)];
-          if (args.q.extent[2] > 0) {
-            to = At(args.q, token, head, c);
-          } else {
-            to =
-                c < v_dim ? At(args.q_nope, token, head, c) : At(args.q_pe, token, head, c - v_dim);
-          }
+        const bool is_whole = args.q.extent[2] > 0;
+        std::vector<double> q = TensorRow(is_whole ? args.q : args.q_nope, token, head);
+        if (!is_whole) {
+          for (const double x : TensorRow(args.q_pe, token, head)) q.push_back(x);
         }
-        double sink = 0.0;
-        if (!args.attn_sink.empty()) sink = args.attn_sink.data[head * args.attn_sink.stride[0]];
         const auto at = static_cast<size_t>(token * num_heads + head);
-        AttendRow(q, rows, rows, options, static_cast<size_t>(v_dim),
-                  args.attn_sink.empty() ? nullptr : &sink,
+        AttendRow(q, rows, rows, options, static_cast<size_t>(v_dim), args.attn_sink, head,
                   &result.out[at * static_cast<size_t>(v_dim)], &result.lse[at]);
         if (!args.out_rope.is_given() || rows.empty()) continue;
         int64_t position = 0;
@@ -257,14 +249,7 @@ inline AttentionResult Prefill(const PrefillShape& shape, const PrefillOptions& 
                                const PrefillArgs& args) {
   const int64_t num_tokens = args.out.extent[0], num_heads = shape.num_heads;
   const auto v_dim = static_cast<size_t>(shape.v_head_dim);
-  const auto row_of = [](const In<3>& tensor, int64_t row, int64_t head) {
-    std::vector<double> values;
-    for (int64_t c = 0; c < tensor.extent[2]; ++c) values.push_back(At(tensor, row, head, c));
-    return values;
-  };
-  AttentionResult result;
-  result.out.resize(static_cast<size_t>(num_tokens * num_heads) * v_dim);
-  result.lse.resize(static_cast<size_t>(num_tokens * num_heads));
+  AttentionResult result(num_tokens * num_heads, shape.v_head_dim);
   for (int64_t b = 0; b + 1 < args.query_start_loc.extent[0]; ++b) {
     const int64_t begin = args.query_start_loc(b), q_len = args.query_start_loc(b + 1) - begin;
     const int64_t kv_begin = args.kv_start_loc(b);
@@ -276,15 +261,12 @@ inline AttentionResult Prefill(const PrefillShape& shape, const PrefillOptions& 
         std::vector<std::vector<double>> keys, values;
         for (int64_t j = 0; j <= last; ++j) {
           if (last - j >= options.window) continue;
-          keys.push_back(row_of(args.k, kv_begin + j, kv_head));
-          values.push_back(row_of(args.v, kv_begin + j, kv_head));
+          keys.push_back(TensorRow(args.k, kv_begin + j, kv_head));
+          values.push_back(TensorRow(args.v, kv_begin + j, kv_head));
         }
-        double sink = 0.0;
-        if (!args.attn_sink.empty()) sink = args.attn_sink.data[head * args.attn_sink.stride[0]];
         const auto at = static_cast<size_t>((begin + i) * num_heads + head);
-        AttendRow(row_of(args.q, begin + i, head), keys, values, options, v_dim,
-                  args.attn_sink.empty() ? nullptr : &sink, &result.out[at * v_dim],
-                  &result.lse[at]);
+        AttendRow(TensorRow(args.q, begin + i, head), keys, values, options, v_dim, args.attn_sink,
+                  head, &result.out[at * v_dim], &result.lse[at]);
       }
     }
   }
@@ -293,19 +275,16 @@ inline AttentionResult Prefill(const PrefillShape& shape, const PrefillOptions& 
 
 // Reference of MergeStates; lse natural, without the sink.
 inline AttentionResult MergeStates(const MergeStatesArgs& args) {
-  const int64_t num_tokens = args.out.extent[0];
-  const int64_t num_heads = args.out.extent[1];
+  const int64_t num_tokens = args.out.extent[0], num_heads = args.out.extent[1];
   const int64_t v_dim = args.out.extent[2];
-  AttentionResult result;
-  result.out.resize(static_cast<size_t>(num_tokens * num_heads * v_dim));
-  result.lse.assign(static_cast<size_t>(num_tokens * num_heads), -kInf);
+  AttentionResult result(num_tokens * num_heads, v_dim);
   for (int64_t row = 0; row < num_tokens * num_heads; ++row) {
     const int64_t token = row / num_heads, head = row % num_heads;
     std::vector<double> lse(args.num_parts);
     double max = -kInf;
     for (size_t i = 0; i < args.num_parts; ++i) {
       const MergePart& part = args.parts[i];
-      const float given = part.lse.data[token * part.lse.stride[0] + head * part.lse.stride[1]];
+      const float given = part.lse(token, head);
       lse[i] = given == part.lse_policy.empty
                    ? -kInf
                    : given * (part.lse_policy.base2 ? std::log(2.0) : 1.0);
@@ -315,11 +294,7 @@ inline AttentionResult MergeStates(const MergeStatesArgs& args) {
     double sum = 0.0;
     for (const double l : lse) sum += std::exp(l - max);
     const double merged = max + std::log(sum);
-    double factor = 1.0;
-    if (!args.attn_sink.empty()) {
-      const double sink = args.attn_sink.data[head * args.attn_sink.stride[0]];
-      factor = 1.0 / (1.0 + std::exp(sink - merged));
-    }
+    const double factor = SinkFactor(args.attn_sink, head, merged);
     result.lse[static_cast<size_t>(row)] = merged;
     for (size_t i = 0; i < args.num_parts; ++i) {
       if (lse[i] == -kInf) continue;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "lathe/compressor.h"
-#include "lathe/ref/attention_ref.h"
+#include "lathe/ref/elements.h"
 #include "lathe/ref/row_transform_ref.h"
 
 namespace lathe::ref {

@@ -3,7 +3,6 @@
 #ifndef LATHE_REF_INDEXER_REF_H_
 #define LATHE_REF_INDEXER_REF_H_
 
-#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -23,13 +22,11 @@ inline IndexerRow IndexerRowAt(const IndexerInputs& inputs, int64_t token) {
   const int64_t width = has_codes ? inputs.q_fp8.extent[2] : inputs.q.extent[2];
   IndexerRow row;
   for (int64_t h = 0; h < inputs.weights.extent[1]; ++h) {
-    const View<const float, 2>& weights = inputs.weights;
-    row.weights.push_back(double{weights.data[token * weights.stride[0] + h * weights.stride[1]]});
+    row.weights.push_back(double{inputs.weights(token, h)});
     std::vector<double> q;
     for (int64_t c = 0; c < width; ++c) {
-      const View<const float8_e4m3fn, 3>& codes = inputs.q_fp8;
-      const int64_t at = token * codes.stride[0] + h * codes.stride[1] + c * codes.stride[2];
-      q.push_back(has_codes ? double{ToFloat(codes.data[at])} : At(inputs.q, token, h, c));
+      q.push_back(has_codes ? double{ToFloat(inputs.q_fp8(token, h, c))}
+                            : At(inputs.q, token, h, c));
     }
     row.q.push_back(q);
   }

@@ -71,7 +71,7 @@ inline TopkRowResult TopkOfRow(const TopkArgs& args, const TopkOptions& options,
     row.indices.push_back(index);
     row.values.push_back(value);
   };
-  const float* scores = args.logits.data + t * args.logits.stride[0];
+  const float* scores = &args.logits(t);
   for (const int64_t c : SelectColumns(scores, begin, end, options.k)) {
     for (int64_t j = 0; j < pool; ++j) {
       const int64_t position = (c - origin) * pool + j;

@@ -78,7 +78,7 @@ void GatherRow(const PagedCache& cache, const std::byte* record, const std::byte
 template <class Format, class To>
 void GatherTokens(const LatentGatherArgs& args, const detail::GatherTask& task) {
   const PagedCache& cache = args.cache;
-  To* row = reinterpret_cast<To*>(args.out.data) + task.row * args.out.stride[0];
+  To* row = reinterpret_cast<To*>(args.out.At(task.row));
   int64_t page = task.position / cache.block_size;
   int64_t slot = task.position % cache.block_size;
   for (int64_t i = 0; i < task.count; ++page, slot = 0) {

@@ -19,10 +19,7 @@ namespace lathe::HWY_NAMESPACE {
 namespace {
 
 LATHE_INLINE TokenRow RowOf(const LatentWriteArgs& args, int64_t token) {
-  const auto row = [token](const In<2>& part) {
-    if (part.empty()) return part.data;
-    return part.data + token * part.stride[0] * static_cast<int64_t>(SizeOf(part.dtype));
-  };
+  const auto row = [token](const In<2>& part) { return part.empty() ? nullptr : part.At(token); };
   return TokenRow{args.kv_c.dtype, row(args.kv_c), args.kv_c.extent[1],
                   args.k_pe.dtype, row(args.k_pe), args.k_pe.extent[1]};
 }

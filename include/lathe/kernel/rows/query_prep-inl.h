@@ -21,22 +21,17 @@ namespace {
 // One row; its scale where it becomes codes, else 1.
 inline float PrepareRow(const QueryPrepArgs& args, bool power_of_two_scales, int64_t token,
                         int64_t head, float* row) {
-  const auto offset = [token, head](const auto& v) {
-    return token * v.stride[0] + head * v.stride[1];
-  };
   const int64_t width = args.q.extent[2];
-  const In<3>& q = args.q;
-  Convert(q.dtype, q.data + offset(q) * static_cast<int64_t>(SizeOf(q.dtype)), DType::kFloat32,
-          reinterpret_cast<std::byte*>(row), width);
+  Convert(args.q.dtype, args.q.At(token, head), DType::kFloat32, reinterpret_cast<std::byte*>(row),
+          width);
   const int64_t position = args.transform.rope.is_given() ? args.positions(token) : 0;
   TransformRow(args.transform, position, width, row);
   if (!args.codes.empty()) {
     return EncodeIndexerRow(row, width, FiniteMax(row, width), power_of_two_scales,
-                            reinterpret_cast<std::byte*>(args.codes.data + offset(args.codes)));
+                            reinterpret_cast<std::byte*>(&args.codes(token, head)));
   }
-  const Out<3>& out = args.out;
-  Convert(DType::kFloat32, reinterpret_cast<const std::byte*>(row), out.dtype,
-          out.data + offset(out) * static_cast<int64_t>(SizeOf(out.dtype)), width);
+  Convert(DType::kFloat32, reinterpret_cast<const std::byte*>(row), args.out.dtype,
+          args.out.At(token, head), width);
   return 1.0f;
 }
 
@@ -45,24 +40,18 @@ inline void PrepareQueryRows(const QueryPrepArgs& args, const QueryPrepOptions& 
                              int64_t row_begin, int64_t row_end) {
   HWY_ALIGN float scratch[kMaxTransformWidth];
   const int64_t num_heads = args.q.empty() ? args.weights.extent[1] : args.q.extent[1];
-  const In<2>& weights = args.weights;
   for (int64_t row = row_begin; row < row_end; ++row) {
     const int64_t token = row / num_heads, head = row % num_heads;
     float scale = 1.0f;
     if (!args.q.empty()) {
       scale = PrepareRow(args, options.power_of_two_scales, token, head, scratch);
     }
-    if (!args.q_scales.empty()) {
-      args.q_scales.data[token * args.q_scales.stride[0] + head * args.q_scales.stride[1]] = scale;
-    }
-    if (weights.empty()) continue;
+    if (!args.q_scales.empty()) args.q_scales(token, head) = scale;
+    if (args.weights.empty()) continue;
     float weight;
-    Convert(weights.dtype,
-            weights.data +
-                (token * weights.stride[0] + head) * static_cast<int64_t>(SizeOf(weights.dtype)),
-            DType::kFloat32, reinterpret_cast<std::byte*>(&weight), 1);
-    args.weights_out.data[token * args.weights_out.stride[0] + head * args.weights_out.stride[1]] =
-        weight * scale * options.softmax_scale * options.head_scale;
+    Convert(args.weights.dtype, args.weights.At(token, head), DType::kFloat32,
+            reinterpret_cast<std::byte*>(&weight), 1);
+    args.weights_out(token, head) = weight * scale * options.softmax_scale * options.head_scale;
   }
 }
 

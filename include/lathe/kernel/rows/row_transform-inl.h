@@ -139,11 +139,7 @@ HWY_NOINLINE inline void RopeRow(const Rope& rope, int64_t position, int64_t wid
   if (!rope.is_given()) return;
   const int64_t num_pairs = rope.dim() / 2;
   float* first = rope.leading ? row : row + width - rope.dim();
-  const auto angle = [position](const In<2>& table) {
-    return table.data + position * table.stride[0] * static_cast<int64_t>(SizeOf(table.dtype));
-  };
-  const std::byte* cos_row = angle(rope.cos);
-  const std::byte* sin_row = angle(rope.sin);
+  const std::byte *cos_row = rope.cos.At(position), *sin_row = rope.sin.At(position);
   for (int64_t i = 0; i < num_pairs; i += kLanes) {
     const int64_t rest = num_pairs - i;
     const VF cos = LoadFirst(rope.cos.dtype, cos_row, i, rest);
