@@ -33,13 +33,9 @@ struct Int8Latent {
   }
 };
 
-struct Int8Rows {
-  using Element = void;
+struct Int8Rows : lathe::FormatDefaults {
   static constexpr auto kBFloat16 = lathe::BFloat16Rows::kRounded;  // with their scale
   static constexpr size_t kAlignment = alignof(float);
-  static constexpr int64_t kWidth = 0;
-  static constexpr int64_t kSideBytes = 0;
-  static constexpr bool kHasTensorScale = false;
   static constexpr int64_t RecordBytes(int64_t width) { return 4 + (width + 3) / 4 * 4; }
 
   static constexpr int64_t kScaleColumns = std::numeric_limits<int64_t>::max();  // all

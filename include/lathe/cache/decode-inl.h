@@ -30,13 +30,13 @@ HWY_BEFORE_NAMESPACE();
 namespace lathe::HWY_NAMESPACE {
 namespace {
 
-// Scales of a decoder: none,
+// Scales of a decoder that has none.
 struct Unscaled {
   static constexpr bool kScales = false;
   float At(int64_t) const { return 1.0f; }
 };
 
-// or one for each kTile columns. kIsExact: products are bfloat16 numbers and need no rounding.
+// Scales of a decoder, one for each kTile columns. kIsExact: products are bfloat16 numbers and need no rounding.
 template <int64_t kTile, bool kExact>
 struct TileScales {
   static constexpr bool kScales = true;
@@ -60,16 +60,6 @@ struct TileScales {
   }
 #endif
 };
-
-template <class Code>
-Code CodeAt(const std::byte* codes, int64_t i) {
-  if constexpr (std::is_same_v<Code, float4_e2m1>) {
-    const auto pair = std::to_integer<unsigned>(codes[i / 2]);
-    return Code{static_cast<uint8_t>(i % 2 == 0 ? pair & 0xF : pair >> 4)};
-  } else {
-    return detail::LoadAs<Code>(codes + i);
-  }
-}
 
 #if HWY_TARGET != HWY_SCALAR
 
@@ -239,7 +229,7 @@ void DecodeCodes(const std::byte* codes, int64_t n, const Scales& scales, Elemen
   }
 #endif
   for (; c < n; ++c) {
-    row[c] = FromFloat<Element>(ToFloat(CodeAt<Code>(codes, c)) * scales.At(c));
+    row[c] = FromFloat<Element>(detail::DecodeAt<Code>(codes, c) * scales.At(c));
   }
 }
 

@@ -15,23 +15,16 @@
 #ifndef LATHE_CACHE_DS4_H_
 #define LATHE_CACHE_DS4_H_
 
-#include <cstddef>
-#include <cstdint>
-
-#include "lathe/base/config.h"
-#include "lathe/base/types.h"
 #include "lathe/cache/latent.h"
 #include "lathe/cache/scale_rules.h"
 
 namespace lathe {
 
-struct Fp8Ds4 {
-  using Element = void;
+struct Fp8Ds4 : FormatDefaults {
   static constexpr BFloat16Rows kBFloat16 = BFloat16Rows::kExact;
   static constexpr size_t kAlignment = alignof(bfloat16);
   static constexpr int64_t kWidth = 512;
   static constexpr int64_t kSideBytes = 8;
-  static constexpr bool kHasTensorScale = false;
   LATHE_INLINE static constexpr int64_t RecordBytes(int64_t) noexcept { return 576; }
 
   static constexpr int64_t kQuantized = 448;  // columns, and bytes
@@ -60,8 +53,7 @@ struct Bf16Ds4 : Latent<bfloat16> {
 #include "lathe/cache/encode_tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace lathe {
-namespace HWY_NAMESPACE {
+namespace lathe::HWY_NAMESPACE {
 namespace {
 
 template <class Element>
@@ -98,7 +90,6 @@ inline void EncodeRecord(Bf16Ds4, const TokenRow& token, const ScaleRule& rule, 
 }
 
 }  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace lathe
+}  // namespace lathe::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 #endif  // LATHE_TARGET_PASS

@@ -18,22 +18,13 @@
 #ifndef LATHE_CACHE_DS41_H_
 #define LATHE_CACHE_DS41_H_
 
-#include <cstddef>
-#include <cstdint>
-
-#include "lathe/base/config.h"
-#include "lathe/base/types.h"
 #include "lathe/cache/scale_rules.h"
 
 namespace lathe {
 
-struct Ds41Fp8 {
-  using Element = void;
+struct Ds41Fp8 : FormatDefaults {
   static constexpr BFloat16Rows kBFloat16 = BFloat16Rows::kExact;
-  static constexpr size_t kAlignment = 1;
   static constexpr int64_t kWidth = 512;
-  static constexpr int64_t kSideBytes = 0;
-  static constexpr bool kHasTensorScale = false;
   LATHE_INLINE static constexpr int64_t RecordBytes(int64_t) noexcept { return 528; }
 
   static constexpr int64_t kTile = 32;
@@ -46,13 +37,9 @@ struct Ds41Fp8 {
   }
 };
 
-struct Ds41Fp4 {
-  using Element = void;
+struct Ds41Fp4 : FormatDefaults {
   static constexpr BFloat16Rows kBFloat16 = BFloat16Rows::kExact;
-  static constexpr size_t kAlignment = 1;
   static constexpr int64_t kWidth = 512;
-  static constexpr int64_t kSideBytes = 0;
-  static constexpr bool kHasTensorScale = false;
   LATHE_INLINE static constexpr int64_t RecordBytes(int64_t) noexcept { return 288; }
 
   static constexpr int64_t kTile = 16;
@@ -61,7 +48,7 @@ struct Ds41Fp4 {
 
   LATHE_INLINE static float DecodeColumn(const std::byte* record, const std::byte*,
                                          int64_t column) noexcept {
-    return detail::DecodeE2m1At(record, column) *
+    return detail::DecodeAt<float4_e2m1>(record, column) *
            detail::DecodeAt<float8_e4m3fn>(record + kScales, column / kTile);
   }
 };
@@ -74,8 +61,7 @@ struct Ds41Fp4 {
 #include "lathe/cache/encode_tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace lathe {
-namespace HWY_NAMESPACE {
+namespace lathe::HWY_NAMESPACE {
 namespace {
 
 template <class Element>
@@ -119,7 +105,6 @@ inline void EncodeRecord(Ds41Fp4, const TokenRow& token, const TileAmax<Ds41Fp4:
 }
 
 }  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace lathe
+}  // namespace lathe::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 #endif  // LATHE_TARGET_PASS

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every cache format, and the one switch from a CacheFormat value to its type.
 //
-// A format file, listed by formats.def, has two sections: once, the scalar section, a struct of
+// A format file, listed by formats.def, has two sections: once, the scalar section, a struct, best derived from
+// FormatDefaults (scale_rules.h: decoded rows of any width and alignment in one part, without a tensor scale), of
 //   Element            the type an engine may read in place, or void: rows are always decoded
 //   kBFloat16          whether rows may be decoded to bfloat16 (scale_rules.h)
 //   kAlignment         of a record and of a side row

@@ -11,22 +11,14 @@
 #ifndef LATHE_CACHE_FP8_DS_MLA_H_
 #define LATHE_CACHE_FP8_DS_MLA_H_
 
-#include <cstddef>
-#include <cstdint>
-
-#include "lathe/base/config.h"
-#include "lathe/base/types.h"
 #include "lathe/cache/scale_rules.h"
 
 namespace lathe {
 
-struct Fp8DsMla {
-  using Element = void;
+struct Fp8DsMla : FormatDefaults {
   static constexpr BFloat16Rows kBFloat16 = BFloat16Rows::kRounded;
   static constexpr size_t kAlignment = alignof(float);
   static constexpr int64_t kWidth = 576;
-  static constexpr int64_t kSideBytes = 0;
-  static constexpr bool kHasTensorScale = false;
   LATHE_INLINE static constexpr int64_t RecordBytes(int64_t) noexcept { return 656; }
 
   static constexpr int64_t kLatent = 512;  // columns, and bytes
@@ -57,8 +49,7 @@ struct Fp8DsMla {
 #include "lathe/cache/encode_tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace lathe {
-namespace HWY_NAMESPACE {
+namespace lathe::HWY_NAMESPACE {
 namespace {
 
 template <class Element>
@@ -102,7 +93,6 @@ inline void EncodeRecord(Fp8DsMla, const TokenRow& token, const TileAmax<Fp8DsMl
 }
 
 }  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace lathe
+}  // namespace lathe::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 #endif  // LATHE_TARGET_PASS

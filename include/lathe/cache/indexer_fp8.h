@@ -12,22 +12,15 @@
 #ifndef LATHE_CACHE_INDEXER_FP8_H_
 #define LATHE_CACHE_INDEXER_FP8_H_
 
-#include <cstddef>
-#include <cstdint>
-
-#include "lathe/base/config.h"
-#include "lathe/base/types.h"
 #include "lathe/cache/scale_rules.h"
 
 namespace lathe {
 
-struct IndexerFp8 {
-  using Element = void;
+struct IndexerFp8 : FormatDefaults {
   static constexpr BFloat16Rows kBFloat16 = BFloat16Rows::kRounded;
   static constexpr size_t kAlignment = alignof(float);
   static constexpr int64_t kWidth = 128;
   static constexpr int64_t kSideBytes = sizeof(float);
-  static constexpr bool kHasTensorScale = false;
   LATHE_INLINE static constexpr int64_t RecordBytes(int64_t) noexcept { return kWidth; }
 
   static constexpr int64_t kScaleColumns = kWidth;
@@ -50,8 +43,7 @@ struct IndexerFp8 {
 #include "lathe/cache/encode_tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace lathe {
-namespace HWY_NAMESPACE {
+namespace lathe::HWY_NAMESPACE {
 namespace {
 
 template <class Element>
@@ -81,7 +73,6 @@ inline void EncodeRecord(IndexerFp8, const TokenRow& token, const TileAmax<1>& a
 }
 
 }  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace lathe
+}  // namespace lathe::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 #endif  // LATHE_TARGET_PASS

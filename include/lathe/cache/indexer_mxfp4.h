@@ -10,29 +10,21 @@
 #ifndef LATHE_CACHE_INDEXER_MXFP4_H_
 #define LATHE_CACHE_INDEXER_MXFP4_H_
 
-#include <cstddef>
-#include <cstdint>
-
-#include "lathe/base/config.h"
-#include "lathe/base/types.h"
 #include "lathe/cache/scale_rules.h"
 
 namespace lathe {
 
-struct IndexerMxfp4 {
-  using Element = void;
+struct IndexerMxfp4 : FormatDefaults {
   static constexpr BFloat16Rows kBFloat16 = BFloat16Rows::kExact;
-  static constexpr size_t kAlignment = 1;
   static constexpr int64_t kWidth = 128;
   static constexpr int64_t kTile = 32;
   static constexpr int64_t kTiles = kWidth / kTile;
   static constexpr int64_t kSideBytes = kTiles;
-  static constexpr bool kHasTensorScale = false;
   LATHE_INLINE static constexpr int64_t RecordBytes(int64_t) noexcept { return kWidth / 2; }
 
   LATHE_INLINE static float DecodeColumn(const std::byte* record, const std::byte* side,
                                          int64_t column) noexcept {
-    return detail::DecodeE2m1At(record, column) *
+    return detail::DecodeAt<float4_e2m1>(record, column) *
            detail::DecodeAt<float8_e8m0>(side, column / kTile);
   }
 };
@@ -45,8 +37,7 @@ struct IndexerMxfp4 {
 #include "lathe/cache/encode_tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace lathe {
-namespace HWY_NAMESPACE {
+namespace lathe::HWY_NAMESPACE {
 namespace {
 
 template <class Element>
@@ -69,7 +60,6 @@ inline void EncodeRecord(IndexerMxfp4, const TokenRow& token,
 }
 
 }  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace lathe
+}  // namespace lathe::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 #endif  // LATHE_TARGET_PASS

@@ -6,25 +6,18 @@
 #ifndef LATHE_CACHE_LATENT_H_
 #define LATHE_CACHE_LATENT_H_
 
-#include <cstddef>
-#include <cstdint>
 #include <type_traits>
 
-#include "lathe/base/config.h"
-#include "lathe/base/types.h"
 #include "lathe/cache/scale_rules.h"
 
 namespace lathe {
 
 template <class T>
-struct Latent {
+struct Latent : FormatDefaults {
   using Element = T;
   static constexpr BFloat16Rows kBFloat16 =
       std::is_same_v<T, bfloat16> ? BFloat16Rows::kExact : BFloat16Rows::kNever;
   static constexpr size_t kAlignment = alignof(T);
-  static constexpr int64_t kWidth = 0;
-  static constexpr int64_t kSideBytes = 0;
-  static constexpr bool kHasTensorScale = false;
   LATHE_INLINE static constexpr int64_t RecordBytes(int64_t width) noexcept {
     return width * static_cast<int64_t>(sizeof(T));
   }
@@ -43,8 +36,7 @@ struct Latent {
 #include "lathe/cache/encode_tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace lathe {
-namespace HWY_NAMESPACE {
+namespace lathe::HWY_NAMESPACE {
 namespace {
 
 template <class T, class Element>
@@ -60,7 +52,6 @@ void EncodeRecord(Latent<T>, const TokenRow& token, const ScaleRule&, std::byte*
 }
 
 }  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace lathe
+}  // namespace lathe::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 #endif  // LATHE_TARGET_PASS

@@ -8,23 +8,13 @@
 #ifndef LATHE_CACHE_LATENT_FP8_H_
 #define LATHE_CACHE_LATENT_FP8_H_
 
-#include <cstddef>
-#include <cstdint>
-
-#include "lathe/base/config.h"
-#include "lathe/base/types.h"
 #include "lathe/cache/scale_rules.h"
 
 namespace lathe {
 
 template <class Code>
-struct LatentFp8 {
-  using Element = void;
-  // Of the codes; the scale is not in rows.
-  static constexpr BFloat16Rows kBFloat16 = BFloat16Rows::kExact;
-  static constexpr size_t kAlignment = 1;
-  static constexpr int64_t kWidth = 0;
-  static constexpr int64_t kSideBytes = 0;
+struct LatentFp8 : FormatDefaults {
+  static constexpr BFloat16Rows kBFloat16 = BFloat16Rows::kExact;  // the scale is not in rows
   static constexpr bool kHasTensorScale = true;
   LATHE_INLINE static constexpr int64_t RecordBytes(int64_t width) noexcept { return width; }
 
@@ -42,8 +32,7 @@ struct LatentFp8 {
 #include "lathe/cache/encode_tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace lathe {
-namespace HWY_NAMESPACE {
+namespace lathe::HWY_NAMESPACE {
 namespace {
 
 template <class Code, class Element>
@@ -64,7 +53,6 @@ void EncodeRecord(LatentFp8<Code>, const TokenRow& token, const ScaleRule& rule,
 }
 
 }  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace lathe
+}  // namespace lathe::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 #endif  // LATHE_TARGET_PASS

@@ -10,22 +10,13 @@
 #ifndef LATHE_CACHE_NVFP4_DS_MLA_H_
 #define LATHE_CACHE_NVFP4_DS_MLA_H_
 
-#include <cstddef>
-#include <cstdint>
-
-#include "lathe/base/config.h"
-#include "lathe/base/types.h"
 #include "lathe/cache/scale_rules.h"
 
 namespace lathe {
 
-struct Nvfp4DsMla {
-  using Element = void;
+struct Nvfp4DsMla : FormatDefaults {
   static constexpr BFloat16Rows kBFloat16 = BFloat16Rows::kExact;
-  static constexpr size_t kAlignment = 1;
   static constexpr int64_t kWidth = 576;
-  static constexpr int64_t kSideBytes = 0;
-  static constexpr bool kHasTensorScale = false;
   LATHE_INLINE static constexpr int64_t RecordBytes(int64_t) noexcept { return 352; }
 
   static constexpr int64_t kLatent = 512;  // columns
@@ -42,7 +33,7 @@ struct Nvfp4DsMla {
     if (column >= kLatent) {
       return detail::DecodeAt<float8_e4m3fn>(record + kRope, column - kLatent);
     }
-    return detail::DecodeE2m1At(record, column) *
+    return detail::DecodeAt<float4_e2m1>(record, column) *
            detail::DecodeAt<float8_e4m3fn>(record + ScaleByte(column / kTile), 0);
   }
 };
@@ -55,8 +46,7 @@ struct Nvfp4DsMla {
 #include "lathe/cache/encode_tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace lathe {
-namespace HWY_NAMESPACE {
+namespace lathe::HWY_NAMESPACE {
 namespace {
 
 template <class Element>
@@ -88,7 +78,6 @@ inline void EncodeRecord(Nvfp4DsMla, const TokenRow& token,
 }
 
 }  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace lathe
+}  // namespace lathe::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 #endif  // LATHE_TARGET_PASS

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How quantised formats choose scales, and what their values need of an engine.
+// What format files are made of: defaults, how quantised formats choose scales, how stored numbers are read. A format
+// file needs no other header in its scalar section.
 #ifndef LATHE_CACHE_SCALE_RULES_H_
 #define LATHE_CACHE_SCALE_RULES_H_
 
@@ -7,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "lathe/base/config.h"
 #include "lathe/base/types.h"
@@ -18,6 +20,15 @@ enum class BFloat16Rows : uint8_t {
   kNever,    // it holds more precision than that
   kRounded,  // its values are products of a narrow code and any float: rounded once, 2^-9 relative
   kExact,    // its values are bfloat16 numbers
+};
+
+// Members of a format (formats.h) that it need not repeat.
+struct FormatDefaults {
+  using Element = void;
+  static constexpr size_t kAlignment = 1;
+  static constexpr int64_t kWidth = 0;
+  static constexpr int64_t kSideBytes = 0;
+  static constexpr bool kHasTensorScale = false;
 };
 
 // The choices a writer leaves to the caller.
@@ -103,15 +114,15 @@ LATHE_INLINE T LoadAs(const std::byte* at) noexcept {
   std::memcpy(&value, at, sizeof(T));
   return value;
 }
+// Element `index` of an array; e2m1 codes are packed, the even ones in the low nibble.
 template <class T>
 LATHE_INLINE float DecodeAt(const std::byte* numbers, int64_t index) noexcept {
-  return ToFloat(LoadAs<T>(numbers + index * static_cast<int64_t>(sizeof(T))));
-}
-
-// Element `index` of packed e2m1 codes: even ones lie in the low nibble.
-LATHE_INLINE float DecodeE2m1At(const std::byte* packed, int64_t index) noexcept {
-  const auto pair = std::to_integer<unsigned>(packed[index / 2]);
-  return ToFloat(float4_e2m1{static_cast<uint8_t>((index % 2 == 0 ? pair : pair >> 4) & 0xF)});
+  if constexpr (std::is_same_v<T, float4_e2m1>) {
+    const auto pair = std::to_integer<unsigned>(numbers[index / 2]);
+    return ToFloat(T{static_cast<uint8_t>((index % 2 == 0 ? pair : pair >> 4) & 0xF)});
+  } else {
+    return ToFloat(LoadAs<T>(numbers + index * static_cast<int64_t>(sizeof(T))));
+  }
 }
 
 }  // namespace detail
