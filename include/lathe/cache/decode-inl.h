@@ -46,7 +46,7 @@ struct TileScales {
   float At(int64_t column) const { return scales[column / kTile]; }
 
 #if HWY_TARGET != HWY_SCALAR
-  // Of a vector whose lanes stand for kColumns columns each, beginning at `column`.
+  // The scales of a vector whose lanes stand for kColumns columns each, beginning at `column`.
   template <int64_t kColumns>
   LATHE_INLINE VF Lanes(int64_t column) const {
     const F32 d;
@@ -169,14 +169,10 @@ template <class D16, class Scales>
 LATHE_INLINE void StoreDecoded(D16 d16, hn::Vec<D16> values, const Scales& scales, int64_t c,
                                bfloat16* row) {
   if constexpr (Scales::kScales) {
-    const U32 du;
-    const F32 df;
     const VF scale = scales.template Lanes<2>(c);
-    const VU pairs = hn::BitCast(du, values);
-    const VF even = hn::BitCast(df, hn::ShiftLeft<16>(pairs));
-    const VF odd = hn::BitCast(df, hn::And(pairs, hn::Set(du, 0xFFFF0000u)));
-    values =
-        hn::BitCast(d16, PackPairs<Scales::kIsExact>(hn::Mul(even, scale), hn::Mul(odd, scale)));
+    const VU pairs = hn::BitCast(U32(), values);
+    values = hn::BitCast(d16, PackPairs<Scales::kIsExact>(hn::Mul(EvenFloats(pairs), scale),
+                                                          hn::Mul(OddFloats(pairs), scale)));
   }
   hn::StoreU(values, d16, &row[c].bits);
 }

@@ -73,7 +73,7 @@ inline auto AmaxOf(Fp8Ds4, const TokenRow& token) {
 inline void EncodeRecord(Fp8Ds4, const TokenRow& token, const TileAmax<Fp8Ds4::kTiles>& amax,
                          const ScaleRule&, std::byte* record, std::byte* side) {
   using F = Fp8Ds4;
-  EncodePowerOfTwoTiles<F::kTile>(token, amax, record, side);
+  EncodePowerOfTwoTiles<float8_e4m3fn, F::kTile>(token, amax, record, side);
   side[F::kTiles] = std::byte{0};
   token.Round<F::kWidth - F::kQuantized>(F::kQuantized, record + F::kQuantized);
 }

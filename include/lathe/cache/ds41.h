@@ -81,7 +81,7 @@ inline auto AmaxOf(Ds41Fp8, const TokenRow& token) {
 inline void EncodeRecord(Ds41Fp8, const TokenRow& token, const TileAmax<Ds41Fp8::kTiles>& amax,
                          const ScaleRule&, std::byte* record, std::byte*) {
   using F = Ds41Fp8;
-  EncodePowerOfTwoTiles<F::kTile>(token, amax, record, record + F::kWidth);
+  EncodePowerOfTwoTiles<float8_e4m3fn, F::kTile>(token, amax, record, record + F::kWidth);
 }
 
 template <class Element>

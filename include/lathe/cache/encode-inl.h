@@ -34,10 +34,9 @@ using I16x2 = hn::RebindToSigned<U16x2>;
 using U8x4 = hn::Repartition<uint8_t, F32>;
 using V16 = hn::Vec<U16x2>;
 constexpr int64_t kQuotientsAtOnce = 2 * kLanes;
-constexpr int64_t kCodesAtOnce =
-    2 * kQuotientsAtOnce;  // that are encoded at once: a vector of bytes
+constexpr int64_t kCodesAtOnce = 2 * kQuotientsAtOnce;  // a vector of bytes
 
-// Of a code: its bits that bfloat16 has more, and the least code that is not subnormal.
+// Mantissa bits that bfloat16 has more than a code, and the least code that is not subnormal.
 template <class Code>
 constexpr int kDropped = 7 - detail::FormatOf<Code>::kNumMantissaBits;
 template <class Code>
@@ -78,10 +77,8 @@ LATHE_INLINE V16 SubnormalCodes(V16 origin, V16 magnitude) {
   const VU least = hn::ShiftLeft<16>(hn::BitCast(du, origin));
   const VF anchor = hn::BitCast(df, hn::Add(least, hn::Set(du, kAnchor)));
   const VU pairs = hn::BitCast(du, magnitude);
-  const VF even = hn::BitCast(df, hn::ShiftLeft<16>(pairs));
-  const VF odd = hn::BitCast(df, hn::And(pairs, hn::Set(du, 0xFFFF0000u)));
-  const VU odd_sum = hn::ShiftLeft<16>(hn::BitCast(du, hn::Add(odd, anchor)));
-  return hn::OddEven(hn::BitCast(d, odd_sum), hn::BitCast(d, hn::Add(even, anchor)));
+  const VU odd_sum = hn::ShiftLeft<16>(hn::BitCast(du, hn::Add(OddFloats(pairs), anchor)));
+  return hn::OddEven(hn::BitCast(d, odd_sum), hn::BitCast(d, hn::Add(EvenFloats(pairs), anchor)));
 }
 
 // The low bytes.
@@ -120,7 +117,7 @@ LATHE_INLINE void EncodeAny(const V16 (&origins)[2], const V16 (&bits)[2], V16 (
   }
 }
 
-// The same of numbers that are seldom anything but normal codes, and large only if they are NaN.
+// What EncodeAny gives, of numbers that are seldom anything but normal codes, and large only if they are NaN.
 template <class Code>
 LATHE_INLINE void EncodeFitting(const V16 (&origins)[2], const V16 (&bits)[2], V16 (&codes)[2]) {
   const U16x2 d;
@@ -136,8 +133,7 @@ LATHE_INLINE void EncodeFitting(const V16 (&origins)[2], const V16 (&bits)[2], V
   }
 }
 
-// The same as EncodeAny by tables, but whole codes, as bytes: integers only, and subnormals cost a lookup.
-// Where a table of 64 bytes is one instruction, and the last bit kept and those dropped are 6 at most.
+// EncodeAny by tables, to whole codes, as bytes: integers only, and subnormals cost a lookup. Where a table of 64 bytes is one instruction, and the last bit kept and those dropped are 6 at most.
 template <class Code>
 constexpr bool kEncodesByTables = HWY_ARCH_X86&& HWY_TARGET <= HWY_AVX3_DL&& kDropped<Code> < 6;
 template <class Code>
@@ -290,7 +286,7 @@ LATHE_INLINE bool HaveSplitInverse(VF scales) {
   return HWY_NATIVE_FMA && hn::AllTrue(du, hn::And(is_usual, hn::Or(is_even, is_far)));
 }
 
-// The same scale everywhere.
+// One scale everywhere.
 struct OneScale {
   VF lanes;
   template <int64_t>
@@ -328,12 +324,9 @@ template <class Quotient>
 LATHE_INLINE V16 QuotientsAt(const bfloat16* x, int64_t c, const Quotient& quotient) {
   const U16x2 d;
   const U32 du;
-  const F32 df;
   const VU pairs = hn::BitCast(du, hn::LoadU(d, &x[c].bits));
-  const VF even = hn::BitCast(df, hn::ShiftLeft<16>(pairs));
-  const VF odd = hn::BitCast(df, hn::And(pairs, hn::Set(du, 0xFFFF0000u)));
-  const VU first = hn::BitCast(du, quotient.template At<2>(c, even));
-  const VU second = hn::BitCast(du, quotient.template At<2>(c, odd));
+  const VU first = hn::BitCast(du, quotient.template At<2>(c, EvenFloats(pairs)));
+  const VU second = hn::BitCast(du, quotient.template At<2>(c, OddFloats(pairs)));
   return RoundToOdd(hn::OddEven(hn::BitCast(d, second), hn::BitCast(d, hn::ShiftRight<16>(first))),
                     hn::OddEven(hn::BitCast(d, hn::ShiftLeft<16>(second)), hn::BitCast(d, first)));
 }

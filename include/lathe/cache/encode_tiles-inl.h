@@ -297,18 +297,6 @@ LATHE_INLINE void PowerOfTwoScales(const TileAmax<kTiles>& amax, float floor, fl
   std::memcpy(bytes, padded, static_cast<size_t>(kTiles));
 }
 
-// Tiles of e4m3 codes, each with PowerOfTwoScale(amax): codes to `codes`, a scale byte each to
-// `scales`.
-template <int64_t kTile, int64_t kTiles>
-LATHE_INLINE void EncodePowerOfTwoTiles(const TokenRow& token, const TileAmax<kTiles>& amax,
-                                        std::byte* codes, std::byte* scales) {
-  HWY_ALIGN uint32_t fields[PaddedTiles(kTiles)];
-  PowerOfTwoScales(amax, kFloorE4m3, kLargestE4m3, fields, scales);
-  token.Visit<kTile * kTiles>(0, [&](const auto* x) {
-    EncodeTilesByPowers<float8_e4m3fn, kTile, kTiles>(x, fields, codes);
-  });
-}
-
 // max(amax / 448, FLT_MIN) of each tile, and the padding; compared before the division, which
 // flush-to-zero could make 0.
 template <int64_t kTiles>
@@ -379,16 +367,19 @@ LATHE_INLINE void EncodeNvfp4Tiles(const TokenRow& token, const TileAmax<kTiles>
   ClearTilesOfNaN<kNvfp4Tile>(amax, packed);
 }
 
-// MXFP4: packed e2m1 codes with a power of two for each tile.
-template <int64_t kTile, int64_t kTiles>
-LATHE_INLINE void EncodeMxfp4Tiles(const TokenRow& token, const TileAmax<kTiles>& amax,
-                                   std::byte* packed, std::byte* scales) {
+// Tiles of e4m3 codes, or of packed e2m1 codes (MXFP4), with a power of two each, whose bytes go to `scales`:
+// PowerOfTwoScale(amax) or E2m1PowerOfTwoScale(amax).
+template <class Code, int64_t kTile, int64_t kTiles>
+LATHE_INLINE void EncodePowerOfTwoTiles(const TokenRow& token, const TileAmax<kTiles>& amax,
+                                        std::byte* codes, std::byte* scales) {
+  constexpr bool kIsE2m1 = std::is_same_v<Code, float4_e2m1>;
   HWY_ALIGN uint32_t fields[PaddedTiles(kTiles)];
-  PowerOfTwoScales(amax, kFloorE2m1, kLargestE2m1, fields, scales);
+  PowerOfTwoScales(amax, kIsE2m1 ? kFloorE2m1 : kFloorE4m3, kIsE2m1 ? kLargestE2m1 : kLargestE4m3,
+                   fields, scales);
   token.Visit<kTile * kTiles>(0, [&](const auto* x) {
-    EncodeTilesByPowers<float4_e2m1, kTile, kTiles, true>(x, fields, packed);
+    EncodeTilesByPowers<Code, kTile, kTiles, kIsE2m1>(x, fields, codes);
   });
-  ClearTilesOfNaN<kTile>(amax, packed);
+  if constexpr (kIsE2m1) ClearTilesOfNaN<kTile>(amax, codes);
 }
 
 }  // namespace

@@ -80,7 +80,7 @@ inline void EncodeRecord(Fp8DsMla, const TokenRow& token, const TileAmax<Fp8DsMl
   HWY_ALIGN float scales[PaddedTiles(F::kTiles)];
   if (rule.power_of_two) {
     std::byte powers[F::kTiles];
-    EncodePowerOfTwoTiles<F::kTile>(token, amax, record, powers);
+    EncodePowerOfTwoTiles<float8_e4m3fn, F::kTile>(token, amax, record, powers);
     for (int64_t i = 0; i < F::kTiles; ++i) scales[i] = detail::DecodeAt<float8_e8m0>(powers, i);
   } else {
     ExactScales(amax, scales);

@@ -56,7 +56,7 @@ inline auto AmaxOf(IndexerMxfp4, const TokenRow& token) {
 inline void EncodeRecord(IndexerMxfp4, const TokenRow& token,
                          const TileAmax<IndexerMxfp4::kTiles>& amax, const ScaleRule&,
                          std::byte* record, std::byte* side) {
-  EncodeMxfp4Tiles<IndexerMxfp4::kTile>(token, amax, record, side);
+  EncodePowerOfTwoTiles<float4_e2m1, IndexerMxfp4::kTile>(token, amax, record, side);
 }
 
 }  // namespace

@@ -30,6 +30,12 @@ LATHE_INLINE VU RoundToBFloat16(VF v) {
   return hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(v)), quiet, rounded);  // in the upper 16 bits
 }
 
+// Pairs of bfloat16 numbers as floats: those in the lower halves of words, and those in the upper halves.
+LATHE_INLINE VF EvenFloats(VU pairs) { return hn::BitCast(F32(), hn::ShiftLeft<16>(pairs)); }
+LATHE_INLINE VF OddFloats(VU pairs) {
+  return hn::BitCast(F32(), hn::And(pairs, hn::Set(U32(), 0xFFFF0000u)));
+}
+
 // Highway emulates float16 where the hardware lacks it, and takes its NaN and infinities for numbers then.
 #if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2 && !defined(HWY_DISABLE_F16C)) || \
     (HWY_TARGET_IS_NEON && HWY_ARCH_ARM_A64)

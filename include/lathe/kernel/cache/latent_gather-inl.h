@@ -29,13 +29,11 @@ void ScaleRow(const From* from, float scale, To* row, int64_t n) {
   if constexpr (std::is_same_v<From, bfloat16> && std::is_same_v<To, bfloat16>) {
     // Even and odd columns need no widening: a quarter of the time on Zen 4.
     const U32 du;
-    const F32 df;
     for (const int64_t end = n / (2 * kLanes) * (2 * kLanes); i < end; i += 2 * kLanes) {
       const VU pairs = hn::LoadU(du, reinterpret_cast<const uint32_t*>(from + i));
-      const VF even = hn::BitCast(df, hn::ShiftLeft<16>(pairs));
-      const VF odd = hn::BitCast(df, hn::And(pairs, hn::Set(du, 0xFFFF0000u)));
-      hn::StoreU(PackPairs<false>(hn::Mul(even, factor), hn::Mul(odd, factor)), du,
-                 reinterpret_cast<uint32_t*>(row + i));
+      hn::StoreU(
+          PackPairs<false>(hn::Mul(EvenFloats(pairs), factor), hn::Mul(OddFloats(pairs), factor)),
+          du, reinterpret_cast<uint32_t*>(row + i));
     }
   }
 #endif

@@ -53,10 +53,6 @@ struct PoolChunk {
   int64_t size = 0;
 };
 
-LATHE_INLINE const std::byte* ElementAt(const In<2>& v, int64_t row, int64_t column) {
-  return v.data + (row * v.stride[0] + column) * static_cast<int64_t>(SizeOf(v.dtype));
-}
-
 LATHE_INLINE float* StateRow(const CompressorArgs& args, const ContextShard& shard, int64_t seq,
                              int64_t position) {
   const MutablePagedCache& state = args.state;
@@ -89,10 +85,9 @@ inline void FindPoolRows(const CompressCall& call, const CompressedEntry& entry,
       ++chunk->num_state;
     } else {
       const int64_t token = tokens.begin + position - tokens.position;
-      chunk->kv[i] = ElementAt(args.kv, token, column);
-      chunk->score[i] = ElementAt(args.score, token, column);
-      chunk->ape[i] =
-          args.ape.data + (is_newer ? row - options.ratio : row) * args.ape.stride[0] + column;
+      chunk->kv[i] = args.kv.At(token, column);
+      chunk->score[i] = args.score.At(token, column);
+      chunk->ape[i] = &args.ape(is_newer ? row - options.ratio : row, column);
     }
   }
 }
@@ -201,9 +196,8 @@ constexpr PoolRowsFn kPoolRowsOf[3][3] = {  // by the DTypes of kv and score
 // Columns [column_begin, column_end) of an entry into a row of stats.
 inline void PoolEntry(const CompressCall& call, int64_t entry, int64_t column_begin,
                       int64_t column_end, int64_t stats_row) {
-  float* max = call.stats.data + stats_row * call.stats.stride[0];
-  float* sum = max + call.stats.stride[1];
-  float* weighted = sum + call.stats.stride[1];
+  float *max = &call.stats(stats_row, 0), *sum = &call.stats(stats_row, 1);
+  float* weighted = &call.stats(stats_row, 2);
   const int64_t columns = column_end - column_begin;
   std::fill_n(max + column_begin, columns, -std::numeric_limits<float>::infinity());
   std::fill_n(sum + column_begin, columns, 0.0f);
@@ -238,10 +232,9 @@ inline void FinishPooled(const RowTransform& transform, int64_t position,
 }
 
 inline void FinishEntry(const CompressCall& call, int64_t entry, int64_t stats_row) {
-  const float* sum = call.stats.data + stats_row * call.stats.stride[0] + call.stats.stride[1];
+  const float *sum = &call.stats(stats_row, 1), *weighted = &call.stats(stats_row, 2);
   const int64_t head_dim = call.stats.extent[2];
   HWY_ALIGN float y[kMaxTransformWidth];
-  const float* weighted = sum + call.stats.stride[1];
   for (int64_t c = 0; c < head_dim; c += kLanes) {
     const int64_t rest = head_dim - c;
     StoreFirst(Pooled(LoadFirst(weighted + c, rest), LoadFirst(sum + c, rest)), y + c, rest);
@@ -289,10 +282,10 @@ inline void SaveStates(const CompressCall& call, int64_t token_begin, int64_t to
       const int64_t position = tokens.position + token - tokens.begin;
       if (!OwnsPosition(options.shard, position)) continue;
       float* row = StateRow(args, options.shard, seq, position);
-      Convert(args.kv.dtype, ElementAt(args.kv, token, 0), DType::kFloat32,
-              reinterpret_cast<std::byte*>(row), width);
-      AddApe(args.score.dtype, ElementAt(args.score, token, 0),
-             args.ape.data + position % options.ratio * args.ape.stride[0], width, row + width);
+      Convert(args.kv.dtype, args.kv.At(token), DType::kFloat32, reinterpret_cast<std::byte*>(row),
+              width);
+      AddApe(args.score.dtype, args.score.At(token), &args.ape(position % options.ratio), width,
+             row + width);
     }
     token_begin = (std::max)(token_begin, end);
   }
@@ -302,8 +295,7 @@ inline void SaveStates(const CompressCall& call, int64_t token_begin, int64_t to
 HWY_NOINLINE inline void MergeStats(const CompressedMergeArgs& args, int64_t entry, int64_t n,
                                     float* y) {
   const auto stat = [&](size_t part, int64_t which, int64_t column) {
-    const View<const float, 3>& v = args.parts[part];
-    return LoadFirst(v.data + entry * v.stride[0] + which * v.stride[1] + column, n - column);
+    return LoadFirst(&args.parts[part](entry, which, column), n - column);
   };
   for (int64_t c = 0; c < n; c += kLanes) {
     VF max = stat(0, 0, c);

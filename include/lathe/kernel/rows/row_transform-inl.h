@@ -204,9 +204,7 @@ HWY_NOINLINE inline void HadamardRow(int64_t width, float* row) {
 }
 
 HWY_NOINLINE inline void RoundRowToBFloat16(int64_t width, float* row) {
-  UpdateRow(width, row, [](int64_t, int64_t, VF x) {
-    return hn::BitCast(F32(), hn::And(RoundToBFloat16(x), hn::Set(U32(), 0xFFFF0000u)));
-  });
+  UpdateRow(width, row, [](int64_t, int64_t, VF x) { return OddFloats(RoundToBFloat16(x)); });
 }
 
 // All of it. `position` counts where there is a rope.

@@ -140,10 +140,7 @@ struct BFloat16Arithmetic {
                                   du16, rounded, hn::ConcatUpperUpper(du16, rounded, rounded)));
   }
 
-  static LATHE_INLINE VF Residual(VF p) {
-    const VU kept = hn::And(RoundToBFloat16(p), hn::Set(U32(), 0xFFFF0000u));
-    return hn::Sub(p, hn::BitCast(F32(), kept));
-  }
+  static LATHE_INLINE VF Residual(VF p) { return hn::Sub(p, OddFloats(RoundToBFloat16(p))); }
 
   static float Weight(const uint32_t* p, int64_t stride, int64_t token, int64_t row) {
     const uint32_t pair = p[token / 2 * stride + row];
