@@ -85,7 +85,7 @@ struct CompressorOptions {
 };
 
 // Bytes of workspace that suffice for CompressTokens within `limits`, of which max_num_seqs and max_num_tokens count:
-// about 12 * D bytes for each of at most 256 entries, and 24 bytes an entry. O(1). Refuses what CompressTokens refuses
+// about 12 * D + 8 bytes for each of at most 256 entries, and 24 bytes an entry. O(1). Refuses what CompressTokens refuses
 // of the options, a head_dim out of range, and those two limits if they are not positive.
 LATHE_API Status CompressorSizes(const CompressorShape& shape, const CompressorOptions& options,
                                  const Limits& limits, Sizes* sizes) noexcept;

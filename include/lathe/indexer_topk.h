@@ -52,7 +52,7 @@ struct IndexerTopkOptions {
 };
 
 // Bytes of workspace that suffice for every call within `limits` of at most options.k; 0 where no row can see more
-// than k keys. max_num_seqs does not count. For each worker the megabyte of IndexerLogitsSizes, and some 48 k bytes
+// than k keys. max_num_seqs does not count. For each worker the megabyte of IndexerLogitsSizes, and some 80 k bytes
 // for candidates of its own and those of ranges that workers share. O(1). Refuses what IndexerLogitsSizes does, a
 // negative k, and a max_num_keys that is negative or above 2^31 - 1.
 LATHE_API Status IndexerTopkSizes(const IndexerShape& shape, const IndexerTopkOptions& options,

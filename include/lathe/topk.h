@@ -82,7 +82,7 @@ struct TopkOptions {
 
 // Bytes of workspace that suffice for every call of at most options.k, limits.max_num_keys columns (L) and
 // limits.num_workers workers, whatever the number of rows. 0 where no row can have more than k columns. For each worker
-// some 24 k + 64 KiB, and as much as 24 k more where workers may share a row. O(1). Refuses options that SelectTopk
+// some 24 k + 64 KiB, and 64 k more where several may share a row. O(1). Refuses options that SelectTopk
 // refuses, a max_num_keys that is negative or above 2^31 - 1, a num_workers of 0 or above 65536.
 LATHE_API Status TopkSizes(const TopkOptions& options, const Limits& limits, Sizes* sizes) noexcept;
 

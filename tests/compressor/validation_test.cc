@@ -295,9 +295,9 @@ TEST_CASE("a compressor refuses wrong places for entries", "[compressor][validat
 
 TEST_CASE("a compressor refuses a small workspace", "[compressor][validation]") {
   RequireRefusals({
-      {"buffer too small: workspace.bytes is 0, must be at least 383",
+      {"buffer too small: workspace.bytes is 0, must be at least 447",
        [](Call& c) { c.workspace.data = nullptr; }},
-      {"buffer too small: workspace.bytes is 382, must be at least 383",
+      {"buffer too small: workspace.bytes is 382, must be at least 447",
        [](Call& c) { c.workspace.bytes = 382; }},
   });
   Call call;

@@ -6,6 +6,7 @@
 #include <catch2/catch_message.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
+#include <cstddef>
 #include <functional>
 #include <numeric>
 #include <vector>
@@ -163,6 +164,56 @@ TEST_CASE("shares: one of a single worker, as few as pay, more where they cost l
   const std::vector<Piece> pieces = PiecesOf({{int64_t{1} << 30, int64_t{1} << 32}}, 1024);
   REQUIRE(pieces.size() == 1024);
   REQUIRE(pieces.back().last - pieces.back().first == int64_t{1} << 20);
+}
+
+TEST_CASE("a table tells each share its items and parts of items", "[share]") {
+  Random random(3);
+  for (int round = 0; round < 500; ++round) {
+    const std::vector<Item> items = Batch(random, round % 5);
+    const int64_t workers = 1 + random.Below(256), piece_cost = 1 + random.Below(2000);
+    CAPTURE(round, items.size(), workers, piece_cost);
+    std::vector<std::byte> memory(
+        static_cast<size_t>(workers) * detail::ShareTable::BytesPerWorker() + 63);
+    Arena arena(memory.data());
+    detail::ShareTable table(arena, workers);
+    REQUIRE(arena.bytes() <= memory.size());
+    // Their numbers may have gaps.
+    table.Fill(piece_cost, 3 * static_cast<int64_t>(items.size()), [&](const auto& add) {
+      for (size_t i = 0; i < items.size(); ++i) {
+        add(3 * static_cast<int64_t>(i), items[i].leaves, items[i].leaf_work);
+      }
+    });
+    REQUIRE(table.num_parts() <= detail::ShareTable::MostParts(workers));
+    REQUIRE(table.num_cuts() <= detail::ShareTable::MostCuts(workers));
+    std::vector<int64_t> leaves(items.size(), 0);  // that have been met
+    int64_t num_parts = 0;
+    for (int64_t share = 0; share < table.num_shares(); ++share) {
+      table.Run(
+          share,
+          [&](int64_t part, int64_t item, int64_t first, int64_t last) {
+            const auto i = static_cast<size_t>(item / 3);
+            REQUIRE(part == num_parts++);
+            const detail::CutItem& cut = table.CutOf(part);
+            REQUIRE(cut.item == item);
+            REQUIRE(part - cut.first_part < cut.num_parts);
+            REQUIRE(cut.parts_left == cut.num_parts);
+            REQUIRE(leaves[i] == first);
+            leaves[i] = (std::min)(last, items[i].leaves);
+            REQUIRE((part == cut.first_part) == (first == 0));
+            REQUIRE((part + 1 == cut.first_part + cut.num_parts) == (leaves[i] == items[i].leaves));
+          },
+          [&](int64_t begin, int64_t end) {
+            for (size_t i = 0; i < items.size(); ++i) {
+              const auto number = 3 * static_cast<int64_t>(i);
+              if (number < begin || number >= end) continue;
+              REQUIRE(leaves[i] == 0);
+              leaves[i] = items[i].leaves;
+            }
+          });
+    }
+    REQUIRE(num_parts == table.num_parts());
+    for (size_t i = 0; i < items.size(); ++i) REQUIRE(leaves[i] == items[i].leaves);
+  }
 }
 
 TEST_CASE("an end of a share that falls next to an item's own moves there", "[share]") {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fused scoring and selection against logits and SelectTopk one after the other: the same lists.
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
+#include <numeric>
 #include <string>
 
 #include "indexer/indexer_problem.h"
@@ -86,12 +88,13 @@ class SelectProblem {
     REQUIRE(SelectTopk(topk, topk_options, {workspace.data(), workspace.size()}).ok());
     return lists;
   }
-  void RequireSameLists(const IndexView<1>& row_seq = {}) {
+  void RequireSameLists(const IndexView<1>& row_seq = {},
+                        const std::vector<size_t>& worker_counts = {1, 2, 3, 7}) {
     for (const Target target : RunnableTargets()) {
       INFO("target " << Name(target));
       options.target = target;
       const Lists expected = InTwoSteps(row_seq);
-      for (const size_t workers : {1, 2, 3, 7}) {
+      for (const size_t workers : worker_counts) {
         INFO("workers " << workers);
         Run(workers);
         REQUIRE(SameBits(indices.Copy(), expected.indices));
@@ -144,10 +147,54 @@ TEST_CASE("workers share a long row", "[indexer][topk]") {
   CAPTURE(k, NameOf(format), has_company);
   IndexerCase c;
   c.format = format;
-  c.seq_lens = {5003};  // parts are 1024 keys at least
+  c.seq_lens = {5003};
   if (has_company) c.seq_lens = {40, 5003, 100, 2049, 2500};
   SelectProblem<int64_t> problem(c, k, k);
-  problem.RequireSameLists();
+  problem.RequireSameLists({}, {1, 2, 3, 7, 16, 61});
+}
+
+// Each part of a row tells the others how good its best are: the worse the parts are alike, the less that says.
+TEST_CASE("the best keys of a long row lie together, or are spread evenly", "[indexer][topk]") {
+  const int64_t k = GENERATE(1, 60, 1000);
+  const int64_t run =
+      GENERATE(1, 100, 700, 5003);  // the best keys, the next best, ... in runs of so many
+  const bool is_last = GENERATE(false, true);  // the best come last
+  CAPTURE(k, run, is_last);
+  IndexerCase c;
+  c.heads = 64;
+  c.seq_lens = {5003};
+  SelectProblem<> problem(c, k, k);
+  IndexerProblem& scores = problem.scores;
+  scores.Run();
+  // Keys by rank; as every fourth of them is a copy of the one before it, there are equal ones, too.
+  const auto n = static_cast<size_t>(c.seq_lens[0]);
+  std::vector<int64_t> by_rank(n), place(n);
+  std::iota(by_rank.begin(), by_rank.end(), 0);
+  std::sort(by_rank.begin(), by_rank.end(),
+            [&](int64_t a, int64_t b) { return scores.Logit(0, a) > scores.Logit(0, b); });
+  for (size_t rank = 3; rank < n; rank += 4) by_rank[rank] = by_rank[rank - 1];
+  std::iota(place.begin(), place.end(), 0);
+  if (is_last) std::reverse(place.begin(), place.end());
+  if (run < c.seq_lens[0]) {
+    std::stable_sort(place.begin(), place.end(), [run](int64_t a, int64_t b) {
+      return a / run * 7919 % 64 < b / run * 7919 % 64;
+    });
+  }
+  struct Key {
+    std::byte record[128], side[4];
+  };
+  std::vector<Key> keys(n);
+  for (size_t i = 0; i < n; ++i) {
+    const int64_t slot = scores.SlotOf(0, by_rank[i]);
+    std::memcpy(keys[i].record, scores.pages.Record(slot), sizeof(keys[i].record));
+    std::memcpy(keys[i].side, scores.pages.Side(slot), sizeof(keys[i].side));
+  }
+  for (size_t i = 0; i < n; ++i) {
+    const int64_t slot = scores.SlotOf(0, place[i]);
+    std::memcpy(scores.pages.Record(slot), keys[i].record, sizeof(keys[i].record));
+    std::memcpy(scores.pages.Side(slot), keys[i].side, sizeof(keys[i].side));
+  }
+  problem.RequireSameLists({}, {1, 2, 16, 256});
 }
 
 TEST_CASE("many rows of a sequence are selected side by side", "[indexer][topk]") {

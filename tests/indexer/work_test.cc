@@ -3,6 +3,7 @@
 // rows, not with rows times tasks.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
+#include <cstddef>
 #include <vector>
 
 #include "lathe/host/indexer/topk_plan.h"
@@ -42,6 +43,19 @@ Cut ManySequences(bool is_mixed) {
   return cut;
 }
 
+// A table with memory of its own, as much as the sizes say.
+struct Table {
+  explicit Table(int64_t workers)
+      : memory(static_cast<size_t>(workers) * detail::ShareTable::BytesPerWorker() + 63),
+        arena(memory.data()),
+        table(arena, workers) {
+    REQUIRE(arena.bytes() <= memory.size());
+  }
+  std::vector<std::byte> memory;
+  Arena arena;
+  detail::ShareTable table;
+};
+
 // Keys that the tasks have taken of each row; a block's rows see different numbers of them, so of the row that sees
 // most.
 using Taken = std::vector<int64_t>;
@@ -60,10 +74,8 @@ TEST_CASE("pieces of logits cover every row in a linear number of looks", "[inde
   CAPTURE(workers, max_rows);
   const CountedRows rows(cut.lens, cut.starts);
   const int64_t num_tokens = rows.batch.num_tokens;
-  std::vector<detail::IndexerPiece> memory(
-      static_cast<size_t>(workers * detail::IndexerPieces<CountedRows>::kPerWorker));
-  const detail::IndexerPieces<CountedRows> pieces(rows, max_rows, 1, false, workers, memory.data());
-  REQUIRE(pieces.num_pieces() <= static_cast<int64_t>(memory.size()));
+  Table table(workers);
+  const detail::IndexerPieces<CountedRows> pieces(rows, max_rows, 1, false, &table.table);
   Taken taken(static_cast<size_t>(num_tokens), 0);
   for (int64_t i = 0; i < pieces.num_pieces(); ++i) {
     pieces.ForEachTask(i, [&](const detail::IndexerTask& task) { Take(task, &taken); });
@@ -85,26 +97,23 @@ TEST_CASE("items of a selection cover every row in a linear number of looks", "[
   CAPTURE(workers);
   const CountedRows rows(cut.lens, cut.starts);
   const int64_t num_tokens = rows.batch.num_tokens;
-  std::vector<detail::IndexerCutRow> memory(
-      static_cast<size_t>(detail::MostIndexerCutRows(workers)));
-  const detail::IndexerTopkPlan<CountedRows> plan(rows, {64, 128, rows.batch}, 100, workers,
-                                                  memory.data());
-  REQUIRE(plan.num_cut_rows() <= static_cast<int64_t>(memory.size()));
-  if (workers == 2000 && is_mixed) REQUIRE(plan.num_cut_rows() > 0);
+  Table table(workers);
+  const detail::IndexerTopkPlan<CountedRows> plan(rows, {64, 128, rows.batch}, 100, &table.table);
+  if (workers == 2000 && is_mixed) REQUIRE(table.table.num_cuts() > 0);
   Taken taken(static_cast<size_t>(num_tokens), 0);
   int64_t num_parts = 0;
-  for (int64_t item = 0; item < plan.num_items(); ++item) {
+  for (int64_t share = 0; share < table.table.num_shares(); ++share) {
     plan.Run(
-        item,
+        share,
         [&](const detail::IndexerTask& task, int64_t part) {
           REQUIRE(part == num_parts++);
           Take(task, &taken);
         },
         [&](const detail::IndexerTask& block) { Take(block, &taken); });
   }
-  REQUIRE(num_parts <= detail::MostIndexerParts(workers));
+  REQUIRE(num_parts == table.table.num_parts());
   for (const int64_t keys : taken) REQUIRE(keys > 0);
-  REQUIRE(rows.num_looks <= 3 * num_tokens + plan.num_items());
+  REQUIRE(rows.num_looks <= 3 * num_tokens + table.table.num_shares());
 }
 
 }  // namespace

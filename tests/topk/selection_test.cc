@@ -340,8 +340,8 @@ TEST_CASE("the same lists for any number of workers and rows, every time", "[top
       for (float& x : problem.scores) x = std::floor(8 * random.Normal());
       problem.RunAndRequireReference();
       const std::vector<int32_t> expected = problem.indices.Copy();
-      for (const size_t threads : {1u, 2u, 3u, 7u}) {
-        for (int repeat = 0; repeat < 20; ++repeat) {
+      for (const size_t threads : {1u, 2u, 3u, 7u, 64u}) {
+        for (int repeat = 0; repeat < (threads > 7 ? 2 : 20); ++repeat) {
           CAPTURE(threads, repeat);
           problem.Run(ThreadExecutor(threads));
           REQUIRE(SameBits(problem.indices.Copy(), expected));
@@ -374,6 +374,21 @@ TEST_CASE("a million columns, more than enough workers", "[topk]") {
   problem.options.target = target;
   problem.FillNormal(20);
   problem.RunAndRequireReference(ThreadExecutor(7));
+}
+
+TEST_CASE("long rows among short ones, in parts that workers share", "[topk]") {
+  const Target target = LATHE_GENERATE_TARGET();
+  const int64_t k = GENERATE(1, 700, 30000);
+  CAPTURE(Name(target), k);
+  TopkProblem<> problem(7, 200000, k);
+  problem.options.target = target;
+  problem.FillNormal(21);
+  const std::vector<int32_t> ends = {200000, 3, 0, 150001, 29999, 30001, 200000};
+  problem.args.row_ends = Packed(ends.data(), ends.size());
+  for (const size_t threads : {1u, 2u, 5u, 16u}) {
+    CAPTURE(threads);
+    problem.RunAndRequireReference(ThreadExecutor(threads));
+  }
 }
 
 }  // namespace

@@ -51,17 +51,25 @@ void ForEachItem(const Executor& executor, size_t max_lanes, int64_t num_items, 
   }
 }
 
-// body(begin, end) over [0, n) in equal pieces of at least `grain`, as many as workers want (share.h).
+// body(begin, end, lane) over [0, n) in equal pieces of at least `grain`, as many as workers want (share.h).
 template <class Body>
-void ForEachRange(const Executor& executor, int64_t n, int64_t grain, const Body& body) {
+void ForEachRangeInLane(const Executor& executor, size_t max_lanes, int64_t n, int64_t grain,
+                        const Body& body) {
   if (n == 0) return;
   const size_t workers = (std::max)(executor.num_workers, size_t{1});
   const int64_t num_pieces = NumShares(n, static_cast<int64_t>(workers), grain);
   const auto begin_of = [n, num_pieces](int64_t i) {
     return n / num_pieces * i + n % num_pieces * i / num_pieces;
   };
-  ForEachItem(executor, workers, num_pieces,
-              [&](int64_t item, size_t) { body(begin_of(item), begin_of(item + 1)); });
+  ForEachItem(executor, (std::min)(workers, max_lanes), num_pieces,
+              [&](int64_t item, size_t lane) { body(begin_of(item), begin_of(item + 1), lane); });
+}
+
+// body(begin, end), likewise.
+template <class Body>
+void ForEachRange(const Executor& executor, int64_t n, int64_t grain, const Body& body) {
+  ForEachRangeInLane(executor, (std::max)(executor.num_workers, size_t{1}), n, grain,
+                     [&](int64_t begin, int64_t end, size_t) { body(begin, end); });
 }
 
 // body(part, begin, end) over the size(part) items of each part in [0, num_parts): the items of all parts,

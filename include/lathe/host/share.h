@@ -12,7 +12,13 @@
 #define LATHE_HOST_SHARE_H_
 
 #include <algorithm>
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <new>
+
+#include "lathe/base/arena.h"
 
 namespace lathe::detail {
 namespace {
@@ -78,6 +84,110 @@ class ShareCutter {
   int64_t slack_;
   int64_t before_ = 0;  // work of the items that have been cut
   int64_t share_ = 0;
+};
+
+// An item that several shares have parts of.
+struct CutItem {
+  int64_t item = 0;
+  int64_t first_part = 0;
+  int64_t num_parts = 0;
+  std::atomic<int64_t> parts_left;  // to be done by whoever may then finish the item
+};
+
+// Which items, and parts of items, belong to each share; wherever a worker begins, it finds its own without walking
+// through those before. Items are numbers that ascend. Parts are numbered in order, those of an item side by side.
+class ShareTable {
+  // Where a share begins.
+  struct Begin {
+    int64_t item;
+    int64_t leaf;
+    int64_t part;
+  };
+
+ public:
+  static constexpr int64_t kToTheEnd = std::numeric_limits<int64_t>::max();
+
+  // What a call of so many workers needs room for; two parts for each end of a share inside an item.
+  static constexpr int64_t MostShares(int64_t workers) {
+    return workers > 1 ? kMostSharesPerWorker * workers : 1;
+  }
+  static constexpr int64_t MostCuts(int64_t workers) { return MostShares(workers) - 1; }
+  static constexpr int64_t MostParts(int64_t workers) { return 2 * MostCuts(workers); }
+
+  // What is taken of an arena is at most so many for each worker.
+  static constexpr size_t BytesPerWorker() {
+    return Arena::RoundUp((kMostSharesPerWorker + 1) * (sizeof(Begin) + sizeof(CutItem)));
+  }
+
+  ShareTable(Arena& arena, int64_t workers)
+      : workers_(workers),
+        begins_(arena.Take<Begin>(static_cast<size_t>(MostShares(workers) + 1))),
+        cuts_(arena.Take<CutItem>(static_cast<size_t>(MostCuts(workers)))) {}
+
+  // list(add) calls add(item, num_leaves, leaf_work), see ShareCutter, for every item, as often as it is called itself:
+  // once to add up the work. `end`: past the last item.
+  template <class ListItems>
+  void Fill(int64_t piece_cost, int64_t end, const ListItems& list) {
+    int64_t total = 0;
+    list([&total](int64_t, int64_t num_leaves, int64_t leaf_work) {
+      total += num_leaves * leaf_work;
+    });
+    num_shares_ = NumShares(total, workers_, piece_cost);
+    ShareCutter cutter(total, num_shares_);
+    int64_t num_begun = 0;
+    list([&](int64_t item, int64_t num_leaves, int64_t leaf_work) {
+      cutter.Cut(num_leaves, leaf_work, [&](int64_t share, int64_t first, int64_t last) {
+        while (num_begun <= share) begins_[num_begun++] = {item, first, num_parts_};
+        if (first > 0 || last < num_leaves) AddPart(item, first);
+      });
+    });
+    while (num_begun <= num_shares_) begins_[num_begun++] = {end, 0, num_parts_};
+    for (int64_t i = 0; i < num_cuts_; ++i) cuts_[i].parts_left = cuts_[i].num_parts;
+  }
+
+  int64_t num_shares() const { return num_shares_; }
+  int64_t num_parts() const { return num_parts_; }
+  int64_t num_cuts() const { return num_cuts_; }
+  CutItem& cut(int64_t i) const { return cuts_[i]; }
+  CutItem& CutOf(int64_t part) const {
+    return *(std::upper_bound(cuts_, cuts_ + num_cuts_, part,
+                              [](int64_t p, const CutItem& cut) { return p < cut.first_part; }) -
+             1);
+  }
+
+  // on_part(part, item, leaf_begin, leaf_end) for the parts of a share, the last leaf being kToTheEnd; on_items(begin,
+  // end) for what it has whole, which are those of the items' numbers that are in [begin, end).
+  template <class OnPart, class OnItems>
+  void Run(int64_t share, const OnPart& on_part, const OnItems& on_items) const {
+    const Begin& begin = begins_[share];
+    const Begin& end = begins_[share + 1];
+    int64_t item = begin.item, part = begin.part;
+    if (item == end.item) {
+      if (begin.leaf < end.leaf) on_part(part, item, begin.leaf, end.leaf);
+      return;
+    }
+    if (begin.leaf > 0) on_part(part++, item++, begin.leaf, kToTheEnd);
+    if (item < end.item) on_items(item, end.item);
+    if (end.leaf > 0) on_part(part, end.item, 0, end.leaf);
+  }
+
+ private:
+  void AddPart(int64_t item, int64_t first_leaf) {
+    if (first_leaf == 0) {
+      CutItem* cut = new (&cuts_[num_cuts_++]) CutItem{};
+      cut->item = item;
+      cut->first_part = num_parts_;
+    }
+    ++cuts_[num_cuts_ - 1].num_parts;
+    ++num_parts_;
+  }
+
+  int64_t workers_;
+  Begin* begins_;
+  CutItem* cuts_;
+  int64_t num_shares_ = 0;
+  int64_t num_parts_ = 0;
+  int64_t num_cuts_ = 0;
 };
 
 }  // namespace

@@ -204,8 +204,10 @@ struct KernelTable {
                                                     int64_t k) = {};
   // `part`: null, or what becomes of a range of one row's keys.
   void (*index_topk[kNumEngines])(const IndexerTopkCall&, const IndexerTask&, void* scratch,
-                                  TopkCandidates* part) = {};
-  void (*merge_index_topk)(const IndexerTopkCall&, const IndexerTask&, const TopkCandidates* parts,
+                                  TopkPart* part) = {};
+  // When all parts of a row are done: thins out one of them; when all of these are, writes the row.
+  void (*drop_hopeless)(TopkPart* parts, int64_t num_parts, int64_t k, int64_t part) = nullptr;
+  void (*merge_index_topk)(const IndexerTopkCall&, const IndexerTask&, const TopkPart* parts,
                            int64_t num_parts) = nullptr;
   void (*list_index_keys)(const IndexerTopkCall&, const IndexerTask&) = nullptr;
   void (*write_latents)(const LatentWriteArgs&, bool power_of_two_scales, int64_t token_begin,
@@ -217,9 +219,9 @@ struct KernelTable {
                           int64_t row_end) = nullptr;  // of T * H
   void (*select_topk)(const TopkArgs&, const TopkOptions&, int64_t row,
                       TopkCandidates scratch) = nullptr;
-  void (*select_topk_part)(const TopkArgs&, const TopkOptions&, int64_t row, int64_t part,
-                           int64_t num_parts, TopkCandidates scratch,
-                           TopkCandidates* out) = nullptr;
+  // Columns [begin, end) of the row's own.
+  void (*select_topk_part)(const TopkArgs&, const TopkOptions&, int64_t row, int64_t begin,
+                           int64_t end, TopkCandidates scratch, TopkCandidates* out) = nullptr;
   void (*merge_topk_parts)(const TopkArgs&, const TopkOptions&, int64_t row,
                            const TopkCandidates* parts, int64_t num_parts,
                            TopkCandidates scratch) = nullptr;

@@ -52,6 +52,7 @@ constexpr detail::KernelTable MakeKernels() {
   table.select_topk = SelectTopk;
   table.select_topk_part = SelectTopkPart;
   table.merge_topk_parts = MergeTopkParts;
+  table.drop_hopeless = DropHopeless;
   table.merge_index_topk = MergeIndexTopk;
   table.list_index_keys = ListIndexKeys;
   table.compress = CompressEntries;

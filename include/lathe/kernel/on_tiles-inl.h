@@ -29,7 +29,7 @@ using detail::AttendTask;
 using detail::IndexerCall;
 using detail::IndexerTask;
 using detail::IndexerTopkCall;
-using detail::TopkCandidates;
+using detail::TopkPart;
 
 // Query rows of a sequence up to which registers beat tiles, which always compute 16 rows. It must
 // be the sequence's own number: were it that of a task, cutting row blocks would change results.
@@ -88,7 +88,7 @@ size_t IndexerOnTilesScratchBytes(int64_t num_heads, int64_t width, int64_t max_
 
 template <class Tile>
 void IndexTopkOnTiles(const IndexerTopkCall& call, const IndexerTask& task, void* scratch,
-                      TopkCandidates* part) {
+                      TopkPart* part) {
   VisitHeads<Tile>(call.scores.num_heads, [&](auto heads) {
     IndexTopk<typename decltype(heads)::Type>(call, task, scratch, part);
   });

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compressor: checks, then three phases: entries pooled from the state as it was and the call's tokens, entries
-// finished and written, rows saved. Saving comes last, since it overwrites rows of the ring that are pooled.
+// Compressor: checks, then two phases: entries pooled from the state as it was and the call's tokens, finished and
+// written; rows saved. Saving comes last, since it overwrites rows of the ring that are pooled.
 #ifndef LATHE_HOST_COMPRESSOR_COMPRESSOR_H_
 #define LATHE_HOST_COMPRESSOR_COMPRESSOR_H_
 
 #include <algorithm>
+#include <atomic>
+#include <new>
 
 #include "lathe/base/arena.h"
 #include "lathe/dispatch/registry.h"
@@ -17,12 +19,14 @@ namespace {
 
 // Entries that have stats of their own, and lanes that pool whole entries: more than either is good for.
 constexpr int64_t kMaxStatsRows = 256;
-// Rows times columns that are worth a task: some 5 us.
-constexpr int64_t kPoolGrain = 16384;
+// Rows times columns that are worth a task: some 2.5 us.
+constexpr int64_t kPoolGrain = 8192;
 
 struct CompressorWorkspace {
   CompressedEntry* entries;
-  float* stats;  // [min(entries, kMaxStatsRows), 3, D], or null
+  // Of min(entries, kMaxStatsRows) entries, or null where partials are wanted.
+  float* stats;  // [3, D] each
+  std::atomic<int64_t>* blocks_left;
 };
 
 inline CompressorWorkspace CarveCompressor(Arena& arena, int64_t num_entries, int64_t head_dim,
@@ -32,6 +36,7 @@ inline CompressorWorkspace CarveCompressor(Arena& arena, int64_t num_entries, in
   if (has_stats) {
     const int64_t rows = (std::min)(num_entries, kMaxStatsRows);
     workspace.stats = arena.Take<float>(static_cast<size_t>(rows * 3 * head_dim));
+    workspace.blocks_left = arena.Take<std::atomic<int64_t>>(static_cast<size_t>(rows));
   }
   return workspace;
 }
@@ -83,9 +88,30 @@ inline Status CheckCompressor(const CompressorArgs& args, const CompressorOption
   return CheckCompressorOverlaps(args, HeadDim(args, options), {begin, begin + counting.bytes()});
 }
 
+// All column blocks of all entries; f(entry) when those of one are done, if `blocks_left` counts them.
+template <class F>
+void PoolByColumns(const KernelTable& kernels, const CompressCall& call, int64_t num_entries,
+                   std::atomic<int64_t>* blocks_left, const Executor& executor, const F& f) {
+  const int64_t num_blocks = NumPoolBlocks(call.stats.extent[2]);
+  const int64_t block_work = SaturatingMul(PoolWindow(call.options), kPoolColumns);
+  for (int64_t i = 0; blocks_left != nullptr && i < num_entries; ++i) {
+    new (&blocks_left[i]) std::atomic<int64_t>(num_blocks);
+  }
+  ForEachRange(executor, num_entries * num_blocks, (std::max)(int64_t{1}, kPoolGrain / block_work),
+               [&](int64_t begin, int64_t end) {
+                 kernels.pool_columns(call, begin, end);
+                 while (blocks_left != nullptr && begin < end) {
+                   const int64_t entry = begin / num_blocks;
+                   const int64_t n = (std::min)(end, (entry + 1) * num_blocks) - begin;
+                   if (blocks_left[entry].fetch_sub(n, std::memory_order_acq_rel) == n) f(entry);
+                   begin += n;
+                 }
+               });
+}
+
 // Few entries of many rows are pooled by columns, so that all workers have some; more by entries.
 inline void RunEntries(const KernelTable& kernels, const CompressCall& call, int64_t num_entries,
-                       const Executor& executor) {
+                       std::atomic<int64_t>* blocks_left, const Executor& executor) {
   const int64_t head_dim = call.stats.extent[2], window = PoolWindow(call.options);
   const auto workers = static_cast<int64_t>((std::max)(executor.num_workers, size_t{1}));
   const bool wants_partials = WantsPartials(call.args);
@@ -93,21 +119,14 @@ inline void RunEntries(const KernelTable& kernels, const CompressCall& call, int
   const bool is_split =
       num_entries <= kMaxStatsRows && num_entries < 4 * workers && row_work >= 2 * kPoolGrain;
   if (is_split || wants_partials) {
-    const int64_t block_work = SaturatingMul(window, kPoolColumns);
-    ForEachRange(executor, num_entries * NumPoolBlocks(head_dim),
-                 (std::max)(int64_t{1}, kPoolGrain / block_work),
-                 [&](int64_t begin, int64_t end) { kernels.pool_columns(call, begin, end); });
-    if (wants_partials) return;
-    ForEachRange(executor, num_entries, 8,
-                 [&](int64_t begin, int64_t end) { kernels.finish_entries(call, begin, end); });
-    return;
+    return PoolByColumns(kernels, call, num_entries, blocks_left, executor,
+                         [&](int64_t entry) { kernels.finish_entries(call, entry, entry + 1); });
   }
-  const int64_t piece = (std::max)(int64_t{1}, kPoolGrain / row_work);
-  ForEachItem(executor, static_cast<size_t>(kMaxStatsRows), (num_entries + piece - 1) / piece,
-              [&](int64_t item, size_t lane) {
-                kernels.compress(call, item * piece, (std::min)(num_entries, (item + 1) * piece),
-                                 static_cast<int64_t>(lane));
-              });
+  ForEachRangeInLane(executor, static_cast<size_t>(kMaxStatsRows), num_entries,
+                     (std::max)(int64_t{1}, kPoolGrain / row_work),
+                     [&](int64_t begin, int64_t end, size_t lane) {
+                       kernels.compress(call, begin, end, static_cast<int64_t>(lane));
+                     });
 }
 
 }  // namespace
@@ -148,7 +167,7 @@ lathe::Status lathe::CompressTokens(const CompressorArgs& args, const Compressor
     if (!WantsPartials(args)) {
       call.stats = Packed(pieces.stats, (std::min)(num_entries, kMaxStatsRows), 3, head_dim);
     }
-    RunEntries(*kernels, call, num_entries, executor);
+    RunEntries(*kernels, call, num_entries, pieces.blocks_left, executor);
   }
   // A row of 8 KB takes about a microsecond.
   ForEachRange(executor, NumTokens(args), 16,

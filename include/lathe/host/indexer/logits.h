@@ -33,10 +33,6 @@ inline size_t IndexerScratchBytes(const KernelTable& kernels, int64_t num_heads,
   return Arena::RoundUp(bytes);
 }
 
-using LogitsPieces = IndexerPieces<IndexerRows>;
-constexpr size_t kLogitsPieceBytes = LogitsPieces::kPerWorker * sizeof(IndexerPiece);
-static_assert(kLogitsPieceBytes % Arena::kAlign == 0);
-
 // What the sizes of both operations refuse.
 inline Status CheckIndexerSizes(const IndexerShape& shape, Precision precision,
                                 const Limits& limits, const Sizes* sizes) {
@@ -101,7 +97,7 @@ lathe::Status lathe::IndexerLogitsSizes(const IndexerShape& shape,
   const int64_t rows =
       IndexerBlockRows(shape.num_heads, shape.head_dim, limits.max_num_tokens, false);
   const size_t scratch_bytes = IndexerScratchBytes(*kernels, shape.num_heads, shape.head_dim, rows);
-  *sizes = {0, limits.num_workers * (scratch_bytes + kLogitsPieceBytes)};
+  *sizes = {0, limits.num_workers * (scratch_bytes + ShareTable::BytesPerWorker())};
   return OkStatus();
 }
 
@@ -119,7 +115,7 @@ lathe::Status lathe::ComputeIndexerLogits(const IndexerLogitsArgs& args,
                                             args.inputs.candidate_block_size > 0);
   const size_t scratch_bytes =
       IndexerScratchBytes(*kernels, shape.num_heads, shape.width, max_rows);
-  const size_t worker_bytes = scratch_bytes + kLogitsPieceBytes;
+  const size_t worker_bytes = scratch_bytes + ShareTable::BytesPerWorker();
   LATHE_RETURN_IF_REFUSED(CheckBuffer("workspace", workspace, worker_bytes));
   IndexerCall call = IndexerCallOf(args.inputs, shape);
   call.logits = args.logits;
@@ -127,13 +123,12 @@ lathe::Status lathe::ComputeIndexerLogits(const IndexerLogitsArgs& args,
   const size_t workers =
       (std::min)((std::max)(executor.num_workers, size_t{1}), workspace.bytes / worker_bytes);
   Arena arena(workspace.data);
-  auto* pieces = arena.Take<IndexerPiece>(workers * LogitsPieces::kPerWorker);
+  ShareTable table(arena, static_cast<int64_t>(workers));
   auto* scratch = arena.Take<std::byte>(workers * scratch_bytes);
-  // Some 50 us, beside which packing a row's queries is little.
-  const int64_t grain = CeilDiv(8 * 64 * 128, shape.num_heads * shape.width);
   const IndexerRows rows{call.keys, shape.batch};
-  const LogitsPieces work(rows, max_rows, grain, options.fill, static_cast<int64_t>(workers),
-                          pieces);
+  // Packing queries takes about as long as scoring a unit of keys.
+  const int64_t piece_cost = max_rows * IndexerPieceWork(shape.num_heads, shape.width);
+  const IndexerPieces<IndexerRows> work(rows, max_rows, piece_cost, options.fill, &table);
   const Engine engine = EngineFor(*kernels, options.precision, args.inputs);
   const auto run = kernels->index_logits[static_cast<size_t>(engine)];
   ForEachItem(executor, workers, work.num_pieces(), [&](int64_t piece, size_t lane) {

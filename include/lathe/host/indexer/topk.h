@@ -21,27 +21,27 @@ inline TopkOptions TopkOptionsOf(const IndexerTopkOptions& options) {
   return topk;
 }
 
-// A workspace cut up: the workers' own scratch, rows that are cut, and the candidates of their parts.
+// A workspace cut up: who does what, the workers' own scratch, and parts of rows.
 struct IndexerTopkWorkspace {
   IndexerTopkWorkspace(Arena& arena, size_t bytes, int64_t k, int64_t workers)
-      : num_workers(static_cast<size_t>(workers)),
+      : table(arena, workers),
+        num_workers(static_cast<size_t>(workers)),
         scratch_bytes(bytes),
         stride(k + TopkCandidates::kSlack) {
     scratch = arena.Take<std::byte>(num_workers * bytes);
-    const int64_t num_parts = MostIndexerParts(workers);
+    const int64_t num_parts = ShareTable::MostParts(workers);
     if (num_parts == 0) return;
-    cut_rows = arena.Take<IndexerCutRow>(static_cast<size_t>(MostIndexerCutRows(workers)));
     candidates = CarveTopkCandidates(arena, num_parts * stride);
-    parts = arena.Take<TopkCandidates>(static_cast<size_t>(num_parts));
+    parts = arena.Take<TopkPart>(static_cast<size_t>(num_parts));
   }
 
+  ShareTable table;
   size_t num_workers;
   size_t scratch_bytes;
   int64_t stride;
   std::byte* scratch = nullptr;
-  IndexerCutRow* cut_rows = nullptr;
   TopkCandidates candidates;
-  TopkCandidates* parts = nullptr;
+  TopkPart* parts = nullptr;
 };
 
 inline size_t IndexerTopkScratchBytes(const KernelTable& kernels, const IndexerShape& shape,
@@ -151,23 +151,29 @@ inline void RunIndexerTopk(const KernelTable& kernels, const IndexerTopkCall& ca
                            const IndexerTopkPlan<IndexerRows>& plan,
                            const IndexerTopkWorkspace& workspace, const Executor& executor) {
   const size_t workers = workspace.num_workers;
+  const ShareTable& table = workspace.table;
   const int64_t k = call.options.k;
   const auto run = kernels.index_topk[static_cast<size_t>(engine)];
-  ForEachItem(executor, workers, plan.num_items(), [&](int64_t item, size_t lane) {
+  ForEachItem(executor, workers, table.num_shares(), [&](int64_t share, size_t lane) {
     std::byte* scratch = workspace.scratch + lane * workspace.scratch_bytes;
     plan.Run(
-        item,
+        share,
         [&](const IndexerTask& task, int64_t part) {
           // A row's parts lie side by side, so that they can be merged in the place of the first.
-          TopkCandidates& to = workspace.parts[part];
-          to = TopkWorkspace::Cut(workspace.candidates, part * workspace.stride, k);
+          TopkPart& to = workspace.parts[part];
+          to.best = TopkWorkspace::Cut(workspace.candidates, part * workspace.stride, k);
+          to.num_parts = table.CutOf(part).num_parts;
           run(call, task, scratch, &to);
         },
         [&](const IndexerTask& block) { run(call, block, scratch, nullptr); });
   });
-  ForEachItem(executor, workers, plan.num_cut_rows(), [&](int64_t item, size_t) {
-    const IndexerCutRow& cut = plan.cut_row(item);
-    kernels.merge_index_topk(call, cut.row, workspace.parts + cut.first_part, cut.num_parts);
+  // Parts get small where they are; whoever has done a row's last merges what is left of them.
+  ForEachItem(executor, workers, table.num_parts(), [&](int64_t part, size_t) {
+    CutItem& cut = table.CutOf(part);
+    TopkPart* parts = workspace.parts + cut.first_part;
+    kernels.drop_hopeless(parts, cut.num_parts, k, part - cut.first_part);
+    if (cut.parts_left.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
+    kernels.merge_index_topk(call, plan.RowAt(cut.item), parts, cut.num_parts);
   });
 }
 
@@ -215,9 +221,9 @@ lathe::Status lathe::SelectIndexerTopk(const IndexerTopkArgs& args,
     return OkStatus();
   }
   Arena arena(workspace.data);
-  const IndexerTopkWorkspace cut(arena, IndexerTopkScratchBytes(*kernels, sizes, options.k, limits),
-                                 options.k, workers);
-  const IndexerTopkPlan<IndexerRows> plan(rows, shape, options.k, workers, cut.cut_rows);
+  IndexerTopkWorkspace cut(arena, IndexerTopkScratchBytes(*kernels, sizes, options.k, limits),
+                           options.k, workers);
+  const IndexerTopkPlan<IndexerRows> plan(rows, shape, options.k, &cut.table);
   RunIndexerTopk(*kernels, call, EngineFor(*kernels, options.precision, args.inputs), plan, cut,
                  executor);
   return OkStatus();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How logits with top-k are cut: blocks of rows, and parts of long rows, as items to be shared among workers.
+// How logits with top-k are shared among workers: rows, and parts of long rows.
 #ifndef LATHE_HOST_INDEXER_TOPK_PLAN_H_
 #define LATHE_HOST_INDEXER_TOPK_PLAN_H_
 
@@ -27,92 +27,53 @@ int64_t LongestRow(const Rows& rows) {
   return longest;
 }
 
-// A row that workers share: its parts are first_part and those that follow.
-struct IndexerCutRow {
-  IndexerTask row;
-  int64_t first_part;
-  int64_t num_parts;
-};
-
-// Rows that are cut, and their parts: at most two for each worker and one more for each row.
-constexpr int64_t MostIndexerCutRows(int64_t workers) { return workers > 1 ? 2 * workers : 0; }
-constexpr int64_t MostIndexerParts(int64_t workers) { return 2 * MostIndexerCutRows(workers); }
-
-// How a call is cut into items: first the parts of rows that are cut, then all other blocks, of as many rows of the
-// batch at a time as a block has at most.
+// How a call is shared among workers: every row that is to be scored by units of its keys, so that a long one has parts;
+// the whole rows of a share in blocks.
 template <class Rows>
 class IndexerTopkPlan {
  public:
-  // `cut_rows`: room for MostIndexerCutRows(workers).
-  IndexerTopkPlan(const Rows& rows, const IndexerBatch& shape, int64_t k, int64_t workers,
-                  IndexerCutRow* cut_rows)
-      : rows_(rows), k_(k), cut_rows_(cut_rows) {
-    const int64_t num_tokens = rows.batch.num_tokens;
-    const int64_t most = IndexerTopkRows(shape.num_heads, shape.width, num_tokens, k);
-    // Some four blocks for each worker.
-    const int64_t wanted = workers > 1 ? num_tokens / (4 * workers) : most;
-    block_rows_ = (std::max)((std::min)(most, wanted), int64_t{1});
-    if (workers > 1 && block_rows_ == 1) CutRows(shape, workers);
-    num_items_ = num_parts_ + CeilDiv(num_tokens, block_rows_);
+  IndexerTopkPlan(const Rows& rows, const IndexerBatch& shape, int64_t k, ShareTable* table)
+      : rows_(rows),
+        block_rows_(IndexerTopkRows(shape.num_heads, shape.width, rows.batch.num_tokens, k)),
+        table_(*table) {
+    // Starting a part, choosing its k best, and merging them.
+    const int64_t piece_cost =
+        IndexerPieceWork(shape.num_heads, shape.width) * (8 + k / kIndexerUnitKeys) / 8;
+    table->Fill(piece_cost, rows.batch.num_tokens, [&](const auto& add) {
+      ForEachIndexerBlock(rows_, 1, [&](const IndexerTask& row) {
+        const int64_t token = row.token_begin + row.row_begin;
+        if (row.key_end - row.key_begin > k) {
+          add(token, UnitsOfKeys(row), kIndexerUnitKeys);
+        } else {
+          add(token, 1, 1 + k / 64);  // it is listed, not scored
+        }
+      });
+    });
   }
 
-  int64_t num_items() const { return num_items_; }
-  int64_t num_cut_rows() const { return num_cut_rows_; }
-  const IndexerCutRow& cut_row(int64_t i) const { return cut_rows_[i]; }
-
-  // run_part(task, part) for an item that is a part, else run_block(block) for its blocks.
+  // run_part(task, part) for the parts of rows of a share, and run_block(block) for its blocks.
   template <class RunPart, class RunBlock>
-  void Run(int64_t item, const RunPart& run_part, const RunBlock& run_block) const {
-    if (item < num_parts_) {
-      const IndexerCutRow* cut = std::upper_bound(
-          cut_rows_, cut_rows_ + num_cut_rows_, item,
-          [](int64_t part, const IndexerCutRow& row) { return part < row.first_part; });
-      return run_part(PartOf(*(cut - 1), item), item);
-    }
-    const int64_t token = (item - num_parts_) * block_rows_;
-    ForEachIndexerBlock(rows_, token, (std::min)(token + block_rows_, rows_.batch.num_tokens),
-                        block_rows_, [&](const IndexerTask& block) {
-                          if (!IsCut(block)) run_block(block);
-                        });
+  void Run(int64_t share, const RunPart& run_part, const RunBlock& run_block) const {
+    table_.Run(
+        share,
+        [&](int64_t part, int64_t token, int64_t first, int64_t last) {
+          const IndexerTask row = RowAt(token);
+          run_part(UnitsOfBlock(row, first, (std::min)(last, UnitsOfKeys(row))), part);
+        },
+        [&](int64_t token_begin, int64_t token_end) {
+          ForEachRowBlock(rows_, token_begin, token_end, block_rows_, run_block);
+        });
+  }
+
+  IndexerTask RowAt(int64_t token) const {
+    const int64_t seq = rows_.batch.SeqOf(token);
+    return rows_.BlockAt(seq, token - rows_.batch.RowsOf(seq).token_begin, 1);
   }
 
  private:
-  // Rows are few, and blocks single rows.
-  void CutRows(const IndexerBatch& shape, int64_t workers) {
-    int64_t total = 0;
-    ForEachIndexerBlock(rows_, 1, [&](const IndexerTask& row) {
-      const int64_t keys = row.key_end - row.key_begin;
-      if (keys > k_) total += keys;
-    });
-    // Some 70 us.
-    const int64_t least = CeilDiv(int64_t{1024} * 64 * 128, shape.num_heads * shape.width);
-    part_keys_ = (std::max)(least, CeilDiv(total, 2 * workers));
-    ForEachIndexerBlock(rows_, 1, [&](const IndexerTask& row) {
-      if (!IsCut(row)) return;
-      const int64_t num_parts = CeilDiv(row.key_end - row.key_begin, part_keys_);
-      cut_rows_[num_cut_rows_++] = {row, num_parts_, num_parts};
-      num_parts_ += num_parts;
-    });
-  }
-
-  bool IsCut(const IndexerTask& block) const {
-    return block.key_end - block.key_begin > (std::max)(k_, part_keys_);
-  }
-  IndexerTask PartOf(const IndexerCutRow& cut, int64_t part) const {
-    IndexerTask task = cut.row;
-    task.key_begin += (part - cut.first_part) * part_keys_;
-    task.key_end = (std::min)(task.key_begin + part_keys_, cut.row.key_end);
-    return task;
-  }
-
   const Rows& rows_;
-  int64_t k_;
-  IndexerCutRow* cut_rows_;
-  int64_t block_rows_ = 1;
-  int64_t part_keys_ = kLargest;
-  int64_t num_cut_rows_ = 0;
-  int64_t num_parts_ = 0;
-  int64_t num_items_ = 0;
+  int64_t block_rows_;
+  const ShareTable& table_;
 };
 
 }  // namespace

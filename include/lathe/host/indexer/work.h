@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work of an indexer, shared among workers by the real lengths of rows: blocks of rows that share keys,
-// each cut into ranges of keys where a worker's share ends. Wherever a worker begins, it finds its blocks without
-// walking through those before.
+// Work of an indexer, shared among workers by the real lengths of rows (share.h): blocks of rows that share keys,
+// each cut into ranges of keys where a worker's share ends.
 #ifndef LATHE_HOST_INDEXER_WORK_H_
 #define LATHE_HOST_INDEXER_WORK_H_
 
@@ -9,12 +8,24 @@
 
 #include "lathe/host/indexer/check.h"
 #include "lathe/host/parallel.h"
+#include "lathe/host/share.h"
 
 namespace lathe::detail {
 namespace {
 
 // Keys of a unit of work, for each row. Ranges start at multiples of it from the first key of the block.
-constexpr int64_t kIndexerUnitKeys = 128;
+constexpr int64_t kIndexerUnitKeys = 64;
+
+inline int64_t UnitsOfKeys(const IndexerTask& block) {
+  return CeilDiv((std::max)(block.key_end - block.key_begin, int64_t{0}), kIndexerUnitKeys);
+}
+// Units [first, last) of its keys.
+inline IndexerTask UnitsOfBlock(const IndexerTask& block, int64_t first, int64_t last) {
+  IndexerTask task = block;
+  task.key_begin = block.key_begin + first * kIndexerUnitKeys;
+  task.key_end = (std::min)(block.key_end, block.key_begin + last * kIndexerUnitKeys);
+  return task;
+}
 
 // Rows of a block: so many that decoding a key costs little beside its products, so few that their packed
 // queries (half a megabyte) stay in L2.
@@ -69,80 +80,82 @@ void ForEachIndexerBlock(const Rows& all, int64_t max_rows, const F& f) {
   ForEachIndexerBlock(all, 0, all.batch.num_tokens, max_rows, f);
 }
 
-// Where a piece of work begins: at a unit of the keys of the block that begins at a row of the batch.
-struct IndexerPiece {
-  int64_t token;
-  int64_t unit;
-};
+// f(block) for rows [token_begin, token_end) of the batch in blocks of like size, at most max_rows. O(blocks + empty
+// sequences between them + log B).
+template <class Rows, class F>
+void ForEachRowBlock(const Rows& all, int64_t token_begin, int64_t token_end, int64_t max_rows,
+                     const F& f) {
+  for (int64_t seq = all.batch.SeqOf(token_begin); token_begin < token_end; ++seq) {
+    const QueryRows rows = all.batch.RowsOf(seq);
+    const int64_t first = token_begin - rows.token_begin;
+    const int64_t n = (std::min)(rows.token_end(), token_end) - token_begin;
+    const int64_t num_blocks = CeilDiv(n, max_rows);
+    for (int64_t i = 0; i < num_blocks; ++i) {
+      const int64_t begin = n * i / num_blocks, end = n * (i + 1) / num_blocks;
+      f(all.BlockAt(seq, first + begin, end - begin));
+    }
+    token_begin += n;
+  }
+}
 
-// All keys of all blocks of rows, cut into pieces of like rows * keys.
+// Some 2.5 us of work, in rows * keys of an indexer's heads: a piece that is worth starting has more.
+inline int64_t IndexerPieceWork(int64_t num_heads, int64_t width) {
+  return CeilDiv(kIndexerUnitKeys * 64 * 128, num_heads * width);
+}
+
+// All keys of all blocks of rows, shared among workers.
 template <class Rows>
 class IndexerPieces {
  public:
-  // Some for each worker, so that the last ones even out.
-  static constexpr int64_t kPerWorker = 4;
-
-  // `grain`: rows * units that a piece has at least, if there are as many. `with_empty`: blocks without keys are work,
-  // too. `pieces`: room for kPerWorker of each worker.
-  IndexerPieces(const Rows& rows, int64_t max_rows, int64_t grain, bool with_empty, int64_t workers,
-                IndexerPiece* pieces)
-      : rows_(rows), max_rows_(max_rows), least_units_(with_empty ? 1 : 0), pieces_(pieces) {
-    int64_t total = 0;
-    ForEachIndexerBlock(rows_, max_rows_, [&](const IndexerTask& block) {
-      total += UnitsOf(block) * block.num_rows;
+  // `with_empty`: blocks without keys are work, too.
+  IndexerPieces(const Rows& rows, int64_t max_rows, int64_t piece_cost, bool with_empty,
+                ShareTable* table)
+      : rows_(rows), max_rows_(max_rows), least_units_(with_empty ? 1 : 0), table_(*table) {
+    table->Fill(piece_cost, rows.batch.num_tokens, [&](const auto& add) {
+      ForEachIndexerBlock(rows_, max_rows_, [&](const IndexerTask& block) {
+        const int64_t units = UnitsOf(block);
+        if (units > 0) add(TokenOf(block), units, block.num_rows * kIndexerUnitKeys);
+      });
     });
-    // One worker has no use for pieces, which all pack their queries.
-    const int64_t size =
-        (std::max)(grain, workers > 1 ? CeilDiv(total, kPerWorker * workers) : total);
-    num_pieces_ = CeilDiv(total, size);
-    int64_t before = 0, piece = 0;
-    ForEachIndexerBlock(rows_, max_rows_, [&](const IndexerTask& block) {
-      // Unit i of a block belongs to the piece that holds its first row * unit.
-      const int64_t units = UnitsOf(block), num_rows = block.num_rows;
-      for (; piece < num_pieces_; ++piece) {
-        const int64_t unit = CeilDiv((std::max)(piece * size - before, int64_t{0}), num_rows);
-        if (unit >= units) break;
-        pieces_[piece] = {block.token_begin + block.row_begin, unit};
-      }
-      before += units * num_rows;
-    });
-    for (; piece < num_pieces_; ++piece) pieces_[piece] = End();
   }
 
-  int64_t num_pieces() const { return num_pieces_; }
+  int64_t num_pieces() const { return table_.num_shares(); }
 
   // f(task) for the tasks of a piece.
   template <class F>
   void ForEachTask(int64_t piece, const F& f) const {
-    const IndexerPiece begin = pieces_[piece];
-    const IndexerPiece end = piece + 1 < num_pieces_ ? pieces_[piece + 1] : End();
-    const int64_t token_end = end.token + (end.unit > 0 ? 1 : 0);
-    ForEachIndexerBlock(rows_, begin.token, token_end, max_rows_, [&](const IndexerTask& block) {
-      const int64_t token = block.token_begin + block.row_begin, units = UnitsOf(block);
-      const int64_t first = token == begin.token ? begin.unit : 0;
-      const int64_t last = token == end.token ? end.unit : units;
-      if (first >= last) return;
-      IndexerTask task = block;
-      task.key_begin = block.key_begin + first * kIndexerUnitKeys;
-      task.key_end = (std::min)(block.key_end, block.key_begin + last * kIndexerUnitKeys);
-      task.is_first = first == 0;
-      task.is_last = last == units;
-      f(task);
-    });
+    table_.Run(
+        piece,
+        [&](int64_t, int64_t token, int64_t first, int64_t last) {
+          ForEachIndexerBlock(rows_, token, token + 1, max_rows_, [&](const IndexerTask& block) {
+            f(TaskOf(block, first, (std::min)(last, UnitsOf(block))));
+          });
+        },
+        [&](int64_t token_begin, int64_t token_end) {
+          ForEachIndexerBlock(rows_, token_begin, token_end, max_rows_,
+                              [&](const IndexerTask& block) {
+                                const int64_t units = UnitsOf(block);
+                                if (units > 0) f(TaskOf(block, 0, units));
+                              });
+        });
   }
 
  private:
+  static int64_t TokenOf(const IndexerTask& block) { return block.token_begin + block.row_begin; }
   int64_t UnitsOf(const IndexerTask& block) const {
-    const int64_t keys = (std::max)(block.key_end - block.key_begin, int64_t{0});
-    return (std::max)(CeilDiv(keys, kIndexerUnitKeys), least_units_);
+    return (std::max)(UnitsOfKeys(block), least_units_);
   }
-  IndexerPiece End() const { return {rows_.batch.num_tokens, 0}; }
+  IndexerTask TaskOf(const IndexerTask& block, int64_t first, int64_t last) const {
+    IndexerTask task = UnitsOfBlock(block, first, last);
+    task.is_first = first == 0;
+    task.is_last = last == UnitsOf(block);
+    return task;
+  }
 
   const Rows& rows_;
   int64_t max_rows_;
   int64_t least_units_;
-  IndexerPiece* pieces_;
-  int64_t num_pieces_ = 0;
+  const ShareTable& table_;
 };
 
 }  // namespace

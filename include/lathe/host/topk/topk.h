@@ -16,34 +16,26 @@
 namespace lathe::detail {
 namespace {
 
-// Columns of a part at least: some 3 us to read. Each part also takes a guess of its own, 2 us.
-constexpr int64_t kLeastTopkPart = 32768;
-
-// Parts that each of `num_rows` rows is cut into; they have no influence on results. For all rows at most
-// 3 * workers: less than 2 * workers + num_rows, and one where rows are as many as workers.
-inline int64_t TopkPartsOfRow(int64_t num_rows, int64_t num_columns, int64_t workers) {
-  if (num_rows >= workers) return 1;
-  const int64_t wanted = (std::min)(workers, (2 * workers + num_rows - 1) / num_rows);
-  return ClampTopk(num_columns / kLeastTopkPart, 1, wanted);
-}
-constexpr int64_t MostTopkParts(int64_t num_columns, int64_t workers) {
-  return workers > 1 && num_columns >= 2 * kLeastTopkPart ? 3 * workers : 0;
-}
+// Columns that rows are cut at multiples of: whole cache lines. Some 0.1 us.
+constexpr int64_t kTopkUnit = 1024;
+// Columns that take as long as a part more: a guess of its own, and its candidates to be merged, some 3 us.
+constexpr int64_t kTopkPartCost = 16384;
 
 // Workers of an executor, as many of them as a workspace may be made for.
 inline int64_t WorkersOf(const Executor& executor) {
   return static_cast<int64_t>((std::min)((std::max)(executor.num_workers, size_t{1}), kMaxWorkers));
 }
 
-// A workspace cut up: the workers' own candidates, and those of parts.
+// A workspace cut up: who does what, the workers' own candidates, and those of parts.
 struct TopkWorkspace {
-  TopkWorkspace(Arena& arena, int64_t num_columns, int64_t k, int64_t workers) {
+  TopkWorkspace(Arena& arena, int64_t num_columns, int64_t k, int64_t workers)
+      : table(arena, workers), stride(k + TopkCandidates::kSlack) {
     const int64_t capacity = TopkCapacity(num_columns, k);
     lanes = CarveTopkCandidates(arena, workers * (capacity + TopkCandidates::kSlack));
     lane_capacity = capacity;
-    const int64_t num_parts = MostTopkParts(num_columns, workers);
+    const int64_t num_parts = ShareTable::MostParts(workers);
     if (num_parts == 0) return;
-    in_parts = CarveTopkCandidates(arena, num_parts * (k + TopkCandidates::kSlack));
+    in_parts = CarveTopkCandidates(arena, num_parts * stride);
     parts = arena.Take<TopkCandidates>(static_cast<size_t>(num_parts));
   }
 
@@ -55,6 +47,8 @@ struct TopkWorkspace {
                lane_capacity);
   }
 
+  ShareTable table;
+  int64_t stride;
   TopkCandidates lanes, in_parts;
   int64_t lane_capacity = 0;
   TopkCandidates* parts = nullptr;
@@ -68,25 +62,44 @@ inline size_t TopkBytes(int64_t num_columns, int64_t k, int64_t workers) {
   return counting.bytes();
 }
 
-// Parts of all rows, then of each row what its parts have found.
-inline void SelectTopkInParts(const KernelTable& kernels, const TopkArgs& args,
-                              const TopkOptions& options, const TopkWorkspace& workspace,
-                              int64_t num_parts, const Executor& executor) {
-  const int64_t num_rows = args.logits.extent[0];
-  const auto workers = static_cast<size_t>(WorkersOf(executor));
-  // The parts of a row lie side by side, so that they can be merged in their place.
-  const int64_t row_stride = num_parts * options.k + TopkCandidates::kSlack;
-  ForEachItem(executor, workers, num_rows * num_parts, [&](int64_t item, size_t lane) {
-    const int64_t t = item / num_parts, part = item % num_parts;
-    workspace.parts[item] =
-        TopkWorkspace::Cut(workspace.in_parts, t * row_stride + part * options.k, options.k);
-    kernels.select_topk_part(args, options, t, part, num_parts, workspace.Lane(lane),
-                             &workspace.parts[item]);
+// Rows, and of those that workers share parts; whoever has done the last of a row's puts together what they have found.
+inline void RunTopk(const KernelTable& kernels, const TopkArgs& args, const TopkOptions& options,
+                    TopkWorkspace& workspace, const Executor& executor) {
+  ShareTable& table = workspace.table;
+  table.Fill(kTopkPartCost, args.logits.extent[0], [&](const auto& add) {
+    for (int64_t t = 0; t < args.logits.extent[0]; ++t) {
+      const int64_t n = TopkRowOf(args, options, t).num_columns();
+      // Rows that are not chosen from have no parts. Writing a list takes some 1 us, too.
+      const int64_t units = n > options.k ? CeilDiv(n, kTopkUnit) : 1;
+      add(t, units, kTopkUnit);
+    }
   });
-  ForEachItem(executor, workers, num_rows, [&](int64_t t, size_t lane) {
-    kernels.merge_topk_parts(args, options, t, workspace.parts + t * num_parts, num_parts,
-                             workspace.Lane(lane));
-  });
+  const auto run_part = [&](int64_t part, int64_t t, int64_t first, int64_t last, size_t lane) {
+    const int64_t n = TopkRowOf(args, options, t).num_columns();
+    const int64_t end = last == ShareTable::kToTheEnd ? n : (std::min)(n, last * kTopkUnit);
+    CutItem& cut = table.CutOf(part);
+    TopkCandidates* parts = workspace.parts + cut.first_part;
+    // A row's parts lie side by side, so that they can be merged in the place of the first.
+    workspace.parts[part] =
+        TopkWorkspace::Cut(workspace.in_parts, part * workspace.stride, options.k);
+    kernels.select_topk_part(args, options, t, first * kTopkUnit, end, workspace.Lane(lane),
+                             &workspace.parts[part]);
+    if (cut.parts_left.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
+    kernels.merge_topk_parts(args, options, t, parts, cut.num_parts, workspace.Lane(lane));
+  };
+  ForEachItem(executor, static_cast<size_t>(WorkersOf(executor)), table.num_shares(),
+              [&](int64_t share, size_t lane) {
+                table.Run(
+                    share,
+                    [&](int64_t part, int64_t t, int64_t first, int64_t last) {
+                      run_part(part, t, first, last, lane);
+                    },
+                    [&](int64_t begin, int64_t end) {
+                      for (int64_t t = begin; t < end; ++t) {
+                        kernels.select_topk(args, options, t, workspace.Lane(lane));
+                      }
+                    });
+              });
 }
 
 }  // namespace
@@ -121,15 +134,8 @@ lathe::Status lathe::SelectTopk(const TopkArgs& args, const TopkOptions& options
     return OkStatus();
   }
   Arena arena(workspace.data);
-  const TopkWorkspace cut(arena, num_columns, k, workers);
-  const int64_t num_parts = TopkPartsOfRow(num_rows, num_columns, workers);
-  if (num_parts > 1) {
-    SelectTopkInParts(*kernels, args, options, cut, num_parts, executor);
-  } else {
-    ForEachItem(executor, static_cast<size_t>(workers), num_rows, [&](int64_t t, size_t lane) {
-      kernels->select_topk(args, options, t, cut.Lane(lane));
-    });
-  }
+  TopkWorkspace cut(arena, num_columns, k, workers);
+  RunTopk(*kernels, args, options, cut, executor);
   return OkStatus();
 }
 

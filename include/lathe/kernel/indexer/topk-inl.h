@@ -82,7 +82,7 @@ class IndexerSelector {
   }
 
   // `part`: null, or has room for k: then the task is a range of the keys of one row.
-  void Run(const IndexerTopkCall& call, const IndexerTask& task, TopkCandidates* part) {
+  void Run(const IndexerTopkCall& call, const IndexerTask& task, TopkPart* part) {
     const IndexerCall& scores = call.scores;
     const int64_t k = call.options.k;
     const int64_t token = task.token_begin + task.row_begin;
@@ -110,7 +110,8 @@ class IndexerSelector {
       if (keys.begin == keys.end) continue;
       if (rows_[r].count > k) KeepBest(k, &floors_[r], &rows_[r]);
       if (part != nullptr) {
-        MergeCandidates(&rows_[r], 1, k, part);
+        MergeCandidates(1, k, &part->best, [&](int64_t) { return rows_[r]; });
+        SetBars(k, part);
       } else {
         WriteSelected(call, task, r, rows_[r]);
       }
@@ -127,7 +128,7 @@ class IndexerSelector {
 
 template <class Heads>
 void IndexTopk(const IndexerTopkCall& call, const IndexerTask& task, void* scratch,
-               TopkCandidates* part) {
+               TopkPart* part) {
   Arena arena(scratch);
   IndexerSelector<Heads> selector(arena, call.scores.num_heads, call.scores.width, task.num_rows,
                                   IndexerCandidates(call.max_keys, call.options.k));
@@ -145,9 +146,10 @@ size_t IndexerTopkScratchBytes(int64_t num_heads, int64_t width, int64_t max_row
 
 // The one row of the task from the ranges that it was cut into; the first one has room for all.
 inline void MergeIndexTopk(const IndexerTopkCall& call, const IndexerTask& task,
-                           const TopkCandidates* parts, int64_t num_parts) {
-  TopkCandidates all = parts[0];
-  MergeCandidates(parts, num_parts, call.options.k, &all);
+                           const TopkPart* parts, int64_t num_parts) {
+  TopkCandidates all = parts[0].best;
+  MergeCandidates(num_parts, call.options.k, &all,
+                  [parts](int64_t part) { return parts[part].best; });
   WriteSelected(call, task, 0, all);
 }
 

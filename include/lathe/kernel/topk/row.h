@@ -60,6 +60,21 @@ struct TopkCandidates {
   int64_t capacity = 0;
 };
 
+// What is known of a range of a row's columns that workers share: its k best, and how good they are.
+struct TopkPart {
+  static constexpr int kNumBars = 10;
+
+  TopkCandidates best;
+  int64_t num_parts = 1;   // of the row
+  int32_t bars[kNumBars];  // keys that at least RankOfBar of the best reach; descending
+
+  // From an even part of k on, up to k, in steps of 4.
+  LATHE_INLINE static constexpr int64_t RankOfBar(int i, int64_t k, int64_t num_parts) {
+    const int64_t first = (k + num_parts - 1) / num_parts;
+    return k >> 2 * i < first ? k : first << 2 * i;
+  }
+};
+
 // Scores that are looked at between two looks at the room for candidates, and that a sample may have.
 constexpr int64_t kTopkChunk = 4096;
 

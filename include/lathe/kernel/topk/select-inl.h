@@ -9,6 +9,8 @@
 //   GuessFloor       a floor that about k scores of a row reach; to be tried
 //   SelectRange      adds a range's candidates
 //   KeepBest         thins candidates out to the k best
+//   SetBars          how good a range's candidates are
+//   DropHopeless     thins candidates of a range out by what all ranges have
 //   MergeCandidates  the k best of the candidates of several ranges
 #if defined(LATHE_KERNEL_TOPK_SELECT_INL_H_) == defined(LATHE_TARGET_TOGGLE)
 #ifdef LATHE_KERNEL_TOPK_SELECT_INL_H_
@@ -31,6 +33,7 @@ namespace lathe::HWY_NAMESPACE {
 namespace {
 
 using detail::TopkCandidates;
+using detail::TopkPart;
 
 using VI = hn::Vec<I32>;
 
@@ -264,16 +267,67 @@ inline void SelectRange(const float* scores, int64_t n, int64_t base_index, int6
   }
 }
 
-// The k best of the candidates of ranges in ascending order, into `c`, which has room for all of them.
-inline void MergeCandidates(const TopkCandidates* ranges, int64_t num_ranges, int64_t k,
-                            TopkCandidates* c) {
+// The bars of a range that has its k best.
+inline void SetBars(int64_t k, TopkPart* part) {
+  TopkCandidates& c = part->best;
+  for (int i = 0; i < TopkPart::kNumBars; ++i) {
+    const int64_t rank = TopkPart::RankOfBar(i, k, part->num_parts);
+    int32_t& bar = part->bars[i];
+    if (rank > c.count || (i > 0 && rank == TopkPart::RankOfBar(i - 1, k, part->num_parts))) {
+      bar = kNoFloor;
+    } else if (rank == c.count) {
+      bar = RangeOfKeys(c.keys, rank).least;
+    } else {
+      const TopkBar found = FindBar(c.keys, c.count, rank);
+      bar = found.key - (found.num_reaching < rank ? 1 : 0);
+    }
+  }
+}
+
+// How many candidates of all ranges reach `key`, at least.
+inline int64_t CountBarsReaching(const TopkPart* parts, int64_t num_parts, int64_t k, int32_t key) {
+  int64_t count = 0;
+  for (int64_t p = 0; p < num_parts; ++p) {
+    int64_t rank = 0;
+    for (int i = 0; i < TopkPart::kNumBars && parts[p].bars[i] >= key; ++i) {
+      rank = TopkPart::RankOfBar(i, k, num_parts);
+    }
+    count += rank;
+  }
+  return count;
+}
+
+// The highest floor that the bars of all ranges show k scores of the row to reach, or kNoFloor.
+inline int32_t FloorOfParts(const TopkPart* parts, int64_t num_parts, int64_t k) {
+  if (CountBarsReaching(parts, num_parts, k, kNanKey) < k) return kNoFloor;
+  int64_t low = kNanKey, high = int64_t{kInfinityKey} + 1;
+  while (high - low > 1) {
+    const int64_t middle = low + (high - low) / 2;
+    const bool is_floor = CountBarsReaching(parts, num_parts, k, static_cast<int32_t>(middle)) >= k;
+    (is_floor ? low : high) = middle;
+  }
+  return static_cast<int32_t>(low);
+}
+
+// Leaves of range `part` what may be among the k best of all, so that little is left to be merged: where scores are
+// random, a few hundredths more than k of all ranges.
+inline void DropHopeless(TopkPart* parts, int64_t num_parts, int64_t k, int64_t part) {
+  const int32_t floor = FloorOfParts(parts, num_parts, k);
+  TopkCandidates& c = parts[part].best;
+  if (floor != kNoFloor) c.count = MoveReaching(c, 0, c.count, floor, 0);
+}
+
+// The k best of the candidates range_at(r) of ranges in ascending order, into `c`, which has room for all of them.
+template <class RangeAt>
+void MergeCandidates(int64_t num_ranges, int64_t k, TopkCandidates* c, const RangeAt& range_at) {
   c->count = 0;
   for (int64_t r = 0; r < num_ranges; ++r) {
+    const TopkCandidates& range = range_at(r);
     // One after another, and `c` may begin where the first range does.
-    const auto bytes = static_cast<size_t>(ranges[r].count) * sizeof(int32_t);
-    std::memmove(c->keys + c->count, ranges[r].keys, bytes);
-    std::memmove(c->indices + c->count, ranges[r].indices, bytes);
-    c->count += ranges[r].count;
+    const auto bytes = static_cast<size_t>(range.count) * sizeof(int32_t);
+    std::memmove(c->keys + c->count, range.keys, bytes);
+    std::memmove(c->indices + c->count, range.indices, bytes);
+    c->count += range.count;
   }
   int32_t floor = kNoFloor;
   if (c->count > k) KeepBest(k, &floor, c);

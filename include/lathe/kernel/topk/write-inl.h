@@ -155,22 +155,18 @@ inline void SelectTopk(const TopkArgs& args, const TopkOptions& options, int64_t
   WriteCandidates(args, options, row, t, c);
 }
 
-// Part `part` of `num_parts` of row t, into `out`, which has room for k; `c` is scratch.
+// Columns [begin, end) of row t, counted from its first, into `out`, which has room for k; `c` is scratch.
 inline void SelectTopkPart(const TopkArgs& args, const TopkOptions& options, int64_t t,
-                           int64_t part, int64_t num_parts, TopkCandidates c, TopkCandidates* out) {
+                           int64_t begin, int64_t end, TopkCandidates c, TopkCandidates* out) {
   const TopkRow row = TopkRowOf(args, options, t);
-  const int64_t n = row.num_columns(), k = options.k;
-  out->count = 0;
-  if (n <= k || k == 0) return;
+  const int64_t k = options.k;
   const float* scores = ScoresOf(args, row, t);
-  const int64_t width = RoundUp((n + num_parts - 1) / num_parts, 64 / int64_t{sizeof(float)});
-  const int64_t begin = (std::min)(n, part * width), end = (std::min)(n, begin + width);
   // Of the whole row, in every part anew: cheaper than waiting for one another.
-  int32_t floor = GuessFloor(scores, n, k, c.keys);
+  int32_t floor = GuessFloor(scores, row.num_columns(), k, c.keys);
   c.count = 0;
   SelectRange(scores + begin, end - begin, begin, k, &floor, &c);
   if (c.count > k) KeepBest(k, &floor, &c);
-  MergeCandidates(&c, 1, k, out);
+  MergeCandidates(1, k, out, [&c](int64_t) { return c; });
 }
 
 // Row t from its parts, `parts[0]` having room for all. Where the guess was too high, which takes scores
@@ -178,11 +174,8 @@ inline void SelectTopkPart(const TopkArgs& args, const TopkOptions& options, int
 inline void MergeTopkParts(const TopkArgs& args, const TopkOptions& options, int64_t t,
                            const TopkCandidates* parts, int64_t num_parts, TopkCandidates scratch) {
   const TopkRow row = TopkRowOf(args, options, t);
-  if (row.num_columns() <= options.k || options.k == 0) {
-    return SelectTopk(args, options, t, scratch);
-  }
   TopkCandidates all = parts[0];
-  MergeCandidates(parts, num_parts, options.k, &all);
+  MergeCandidates(num_parts, options.k, &all, [parts](int64_t part) { return parts[part]; });
   if (all.count < options.k) {
     SelectColumns(ScoresOf(args, row, t), row.num_columns(), options.k, false, &scratch);
     all = scratch;
