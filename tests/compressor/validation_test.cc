@@ -297,13 +297,13 @@ TEST_CASE("a compressor refuses a small workspace", "[compressor][validation]") 
   RequireRefusals({
       {"buffer too small: workspace.bytes is 0, must be at least 447",
        [](Call& c) { c.workspace.data = nullptr; }},
-      {"buffer too small: workspace.bytes is 382, must be at least 447",
-       [](Call& c) { c.workspace.bytes = 382; }},
+      {"buffer too small: workspace.bytes is 446, must be at least 447",
+       [](Call& c) { c.workspace.bytes = 446; }},
   });
   Call call;
-  call.workspace.bytes = 383;
+  call.workspace.bytes = 447;
   REQUIRE(CompressTokens(call.args, call.options, call.workspace).ok());
-  REQUIRE(CompressorWorkspaceFor(call.options, 7, 2, 4) >= 383);
+  REQUIRE(CompressorWorkspaceFor(call.options, 7, 2, 4) >= 447);
   // Tokens that complete nothing need none.
   Call none;
   none.args.positions.extent[0] = 1;
