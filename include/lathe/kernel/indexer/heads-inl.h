@@ -65,9 +65,11 @@ struct WeighRelu {
   LATHE_INLINE VF SumOf(const float* scores) const {
     const F32 d;
     VF sum = hn::Zero(d);
-    for (int64_t row = 0; row < num_rows; row += kLanes) {
-      sum = Add(d, hn::Load(d, scores + row), row, sum);
+    int64_t row = 0;
+    for (; row + kLanes <= num_rows; row += kLanes) {
+      sum = AddWhole(d, hn::Load(d, scores + row), row, sum);
     }
+    if (row < num_rows) sum = Add(d, hn::Load(d, scores + row), row, sum);
     return sum;
   }
 
@@ -77,9 +79,13 @@ struct WeighRelu {
   LATHE_INLINE hn::Vec<D> Add(D d, hn::Vec<D> scores, int64_t row, hn::Vec<D> sum) const {
     constexpr auto kCount = static_cast<int64_t>(HWY_MAX_LANES_D(D));
     const int64_t left = (std::min)((std::max)(num_rows - row, int64_t{0}), kCount);
-    const auto relu = hn::IfThenZeroElse(hn::Lt(scores, hn::Zero(d)), scores);  // NaN stays
-    const auto with = hn::MulAdd(hn::LoadU(d, weights + row), relu, sum);
+    const auto with = AddWhole(d, scores, row, sum);
     return hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(left)), with, sum);
+  }
+  template <class D>
+  LATHE_INLINE hn::Vec<D> AddWhole(D d, hn::Vec<D> scores, int64_t row, hn::Vec<D> sum) const {
+    const auto relu = hn::IfThenZeroElse(hn::Lt(scores, hn::Zero(d)), scores);  // NaN stays
+    return hn::MulAdd(hn::LoadU(d, weights + row), relu, sum);
   }
 };
 

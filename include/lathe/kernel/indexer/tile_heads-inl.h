@@ -54,14 +54,21 @@ class TileHeads {
       const int64_t steps = (last - first + 1) / 2 * ((row_tiles_ + 1) / 2) * scores_.steps();
       fetcher = LineFetcher(next->rows, next->count, scores_.row_bytes(), steps);
     }
-    for (int64_t tile = 0; tile < row_tiles_; tile += 2) {
-      scores_.Multiply(runs_ + first, last - first, row * row_tiles_ + tile,
-                       (std::min)(row_tiles_ - tile, int64_t{2}), 0, scores_.steps(),
-                       s_ + tile * kTileRows, stride, fetcher);
-    }
     const WeighRelu weigh{weights, num_heads_, nullptr};
-    for (int64_t t = begin; t < end; ++t, sums += kLanes) {
-      hn::Store(weigh.SumOf(s_ + (t - first * kTileRows) * stride), F32(), sums);
+    // Sums of some runs of keys are made while the tile unit has those that follow.
+    const int64_t step = row_tiles_ % 2 == 0 ? 2 : 4;
+    int64_t key = begin;
+    for (int64_t run = first; key < end; run += step) {
+      const int64_t num_runs = (std::min)(last - run, step);
+      for (int64_t tile = 0; num_runs > 0 && tile < row_tiles_; tile += 2) {
+        scores_.template Multiply<false>(
+            runs_ + run, num_runs, row * row_tiles_ + tile,
+            (std::min)(row_tiles_ - tile, int64_t{2}), 0, scores_.steps(),
+            s_ + (run - first) * kTileRows * stride + tile * kTileRows, stride, fetcher);
+      }
+      for (; key < (std::min)(end, run * kTileRows); ++key, sums += kLanes) {
+        hn::Store(weigh.SumOf(s_ + (key - first * kTileRows) * stride), F32(), sums);
+      }
     }
   }
 

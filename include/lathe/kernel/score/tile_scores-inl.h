@@ -85,7 +85,8 @@ class TileScores {
   }
 
   // S^T of 16 * num_runs keys and the rows of num_row_tiles (1 or 2) tiles from row_tile on, over steps
-  // [step_begin, step_end) of the summed dimension.
+  // [step_begin, step_end) of the summed dimension. kStreams: no other rows will want the keys in L1.
+  template <bool kStreams = true>
   void Multiply(const TileRun* keys, int64_t num_runs, int64_t row_tile, int64_t num_row_tiles,
                 int64_t step_begin, int64_t step_end, float* s, int64_t s_stride,
                 LineFetcher& fetcher) const {
@@ -97,10 +98,11 @@ class TileScores {
       float* to = s + k * kTileRows * s_stride;
       // One tile of rows shares its load of Q among four of keys; otherwise it is 2 x 2.
       const int64_t n = !is_pair && left >= 4 ? 4 : left >= 2 ? 2 : 1;
-      const auto multiply = n == 4    ? MultiplyKeys<4, 1>
-                            : n == 2  ? (is_pair ? MultiplyKeys<2, 2> : MultiplyKeys<2, 1>)
-                            : is_pair ? MultiplyKeys<1, 2>
-                                      : MultiplyKeys<1, 1>;
+      const auto multiply =
+          n == 4    ? MultiplyKeys<4, 1, kStreams>
+          : n == 2  ? (is_pair ? MultiplyKeys<2, 2, kStreams> : MultiplyKeys<2, 1, kStreams>)
+          : is_pair ? MultiplyKeys<1, 2, kStreams>
+                    : MultiplyKeys<1, 1, kStreams>;
       TileRun runs[4];
       for (int64_t i = 0; i < n; ++i) {
         runs[i] = {keys[k + i].data + step_begin * arch::kTileRowBytes, keys[k + i].stride};
@@ -113,9 +115,9 @@ class TileScores {
  private:
   static constexpr RowGroup kTileGroup = {static_cast<int>(kTileRows / kLanes), 1};
 
-  template <int kA, int kB>
+  template <int kA, int kB, bool kStreams>
   static constexpr auto MultiplyKeys =
-      MultiplyTiles<Tile, kA, kB, arch::kTileRowBytes, true, false>;
+      MultiplyTiles<Tile, kA, kB, arch::kTileRowBytes, kStreams, false>;
 
   // 16 rows as they lie, or a copy of them in the place of key t.
   TileRun KeyRun(const std::byte* const* rows, int64_t t) const {

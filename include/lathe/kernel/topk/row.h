@@ -62,11 +62,11 @@ struct TopkCandidates {
 
 // What is known of a range of a row's columns that workers share: its k best, and how good they are.
 struct TopkPart {
-  static constexpr int kNumBars = 10;
+  static constexpr int kNumBars = 16;  // whole vectors
 
-  TopkCandidates best;
-  int64_t num_parts = 1;   // of the row
   int32_t bars[kNumBars];  // keys that at least RankOfBar of the best reach; descending
+  TopkCandidates best;
+  int64_t num_parts = 1;  // of the row
 
   // From an even part of k on, up to k, in steps of 4.
   LATHE_INLINE static constexpr int64_t RankOfBar(int i, int64_t k, int64_t num_parts) {

@@ -284,27 +284,34 @@ inline void SetBars(int64_t k, TopkPart* part) {
   }
 }
 
-// How many candidates of all ranges reach `key`, at least.
-inline int64_t CountBarsReaching(const TopkPart* parts, int64_t num_parts, int64_t k, int32_t key) {
-  int64_t count = 0;
-  for (int64_t p = 0; p < num_parts; ++p) {
-    int64_t rank = 0;
-    for (int i = 0; i < TopkPart::kNumBars && parts[p].bars[i] >= key; ++i) {
-      rank = TopkPart::RankOfBar(i, k, num_parts);
-    }
-    count += rank;
-  }
-  return count;
-}
-
 // The highest floor that the bars of all ranges show k scores of the row to reach, or kNoFloor.
 inline int32_t FloorOfParts(const TopkPart* parts, int64_t num_parts, int64_t k) {
-  if (CountBarsReaching(parts, num_parts, k, kNanKey) < k) return kNoFloor;
+  constexpr int kNumBars = TopkPart::kNumBars;
+  static_assert(kNumBars % kLanes == 0, "bars are whole vectors");
+  const I32 d;
+  // What each bar that is reached adds to those before it.
+  HWY_ALIGN int32_t ranks[kNumBars];
+  for (int i = 0; i < kNumBars; ++i) {
+    const int64_t before = i > 0 ? TopkPart::RankOfBar(i - 1, k, num_parts) : 0;
+    ranks[i] = static_cast<int32_t>(TopkPart::RankOfBar(i, k, num_parts) - before);
+  }
+  // No more than there are scores in all.
+  const auto reaching = [&](int32_t key) {
+    const VI below = hn::Set(d, key - 1);
+    VI sum = hn::Zero(d);
+    for (int64_t p = 0; p < num_parts; ++p) {
+      for (int i = 0; i < kNumBars; i += kLanes) {
+        const auto reaches = hn::Gt(hn::LoadU(d, parts[p].bars + i), below);
+        sum = hn::Add(sum, hn::IfThenElseZero(reaches, hn::Load(d, ranks + i)));
+      }
+    }
+    return int64_t{hn::ReduceSum(d, sum)};
+  };
+  if (reaching(kNanKey) < k) return kNoFloor;
   int64_t low = kNanKey, high = int64_t{kInfinityKey} + 1;
   while (high - low > 1) {
     const int64_t middle = low + (high - low) / 2;
-    const bool is_floor = CountBarsReaching(parts, num_parts, k, static_cast<int32_t>(middle)) >= k;
-    (is_floor ? low : high) = middle;
+    (reaching(static_cast<int32_t>(middle)) >= k ? low : high) = middle;
   }
   return static_cast<int32_t>(low);
 }
