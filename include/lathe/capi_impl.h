@@ -166,12 +166,8 @@ int32_t lathe_write_latent_caches(const lathe_latent_write_args* layers, size_t 
   lathe::capi::Conversion conversion(workspace);
   lathe::LatentWriteOptions the_options;
   conversion.Struct("options", options, &the_options);
-  const auto* the_layers = conversion.Array<lathe::LatentWriteArgs>("layers", layers, num_layers);
-  if (!conversion.ok()) return conversion.Finish(message);
-  return lathe::capi::Conversion::Report(
-      lathe::WriteLatentCaches(the_layers, num_layers, the_options,
-                               lathe::capi::ToExecutor(executor)),
-      message);
+  return lathe::capi::CallLayers(lathe::WriteLatentCaches, conversion, layers, num_layers, message,
+                                 the_options, lathe::capi::ToExecutor(executor));
 }
 
 int32_t lathe_gather_latent_cache(const lathe_latent_gather_args* args,
@@ -182,42 +178,28 @@ int32_t lathe_gather_latent_cache(const lathe_latent_gather_args* args,
 
 int32_t lathe_copy_cache_pages(const lathe_page_copy_args* args, const lathe_executor* executor,
                                lathe_message* message) {
-  lathe::capi::Conversion conversion;
-  lathe::PageCopyArgs the_args;
-  conversion.Args(args, &the_args);
-  if (!conversion.ok()) return conversion.Finish(message);
-  return lathe::capi::Conversion::Report(
-      lathe::CopyCachePages(the_args, lathe::capi::ToExecutor(executor)), message);
+  return lathe::capi::Call(lathe::CopyCachePages, args, executor, message);
 }
 
 int32_t lathe_copy_caches_pages(const lathe_page_copy_args* layers, size_t num_layers,
                                 lathe_buffer workspace, const lathe_executor* executor,
                                 lathe_message* message) {
   lathe::capi::Conversion conversion(workspace);
-  const auto* the_layers = conversion.Array<lathe::PageCopyArgs>("layers", layers, num_layers);
-  if (!conversion.ok()) return conversion.Finish(message);
-  return lathe::capi::Conversion::Report(
-      lathe::CopyCachesPages(the_layers, num_layers, lathe::capi::ToExecutor(executor)), message);
+  return lathe::capi::CallLayers(lathe::CopyCachesPages, conversion, layers, num_layers, message,
+                                 lathe::capi::ToExecutor(executor));
 }
 
 int32_t lathe_copy_cache_records(const lathe_record_copy_args* args, const lathe_executor* executor,
                                  lathe_message* message) {
-  lathe::capi::Conversion conversion;
-  lathe::RecordCopyArgs the_args;
-  conversion.Args(args, &the_args);
-  if (!conversion.ok()) return conversion.Finish(message);
-  return lathe::capi::Conversion::Report(
-      lathe::CopyCacheRecords(the_args, lathe::capi::ToExecutor(executor)), message);
+  return lathe::capi::Call(lathe::CopyCacheRecords, args, executor, message);
 }
 
 int32_t lathe_copy_caches_records(const lathe_record_copy_args* layers, size_t num_layers,
                                   lathe_buffer workspace, const lathe_executor* executor,
                                   lathe_message* message) {
   lathe::capi::Conversion conversion(workspace);
-  const auto* the_layers = conversion.Array<lathe::RecordCopyArgs>("layers", layers, num_layers);
-  if (!conversion.ok()) return conversion.Finish(message);
-  return lathe::capi::Conversion::Report(
-      lathe::CopyCachesRecords(the_layers, num_layers, lathe::capi::ToExecutor(executor)), message);
+  return lathe::capi::CallLayers(lathe::CopyCachesRecords, conversion, layers, num_layers, message,
+                                 lathe::capi::ToExecutor(executor));
 }
 
 int32_t lathe_merge_states(const lathe_merge_states_args* args,

@@ -16,7 +16,7 @@ class Arena {
   // A cache line, and the widest vector any target loads.
   static constexpr size_t kAlign = 64;
 
-  // Of a piece that others shall follow on lines of their own.
+  // Bytes of a piece that others shall follow on lines of their own.
   LATHE_INLINE static constexpr size_t RoundUp(size_t bytes) noexcept {
     return (bytes + kAlign - 1) / kAlign * kAlign;
   }

@@ -142,7 +142,7 @@ struct KeySet {
   IndexSpace index_space = IndexSpace::kLogical;
 
   LATHE_INLINE constexpr bool is_given() const noexcept { return cache.block_size != 0; }
-  // Also true for a list of no entries, whose data may be null.
+  // True for a list of no entries, too, whose data may be null.
   LATHE_INLINE constexpr bool has_indices() const noexcept {
     return indices.data != nullptr || indices.extent[0] > 0;
   }

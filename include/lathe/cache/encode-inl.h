@@ -262,8 +262,8 @@ struct SplitInverse {
   }
 };
 
-// The two for SplitInverse. `upper` is below the inverse so that `lower` is positive: zeros keep their signs
-// and infinities do not become NaN.
+// The parts of a SplitInverse. `upper` is below the inverse so that `lower` is positive: zeros keep their signs and
+// infinities do not become NaN.
 LATHE_INLINE void SplitInverseOf(VF scale, VF& upper, VF& lower) {
   const U32 du;
   const F32 df;
@@ -273,8 +273,7 @@ LATHE_INLINE void SplitInverseOf(VF scale, VF& upper, VF& lower) {
   lower = hn::Mul(hn::NegMulAdd(upper, scale, one), inverse);
 }
 
-// Whether they may be used, for all of these scales; within these bounds nothing that matters is
-// a float subnormal.
+// Whether a SplitInverse serves all of these scales; within its bounds nothing that matters is a float subnormal.
 LATHE_INLINE bool HaveSplitInverse(VF scales) {
   const U32 du;
   constexpr uint32_t kLeast = detail::BitsOf(0x1p-60f), kLargest = detail::BitsOf(0x1p75f);

@@ -42,7 +42,7 @@ void EncodeRecord(Format, const TokenRow& token, const ScaleRule& rule, std::byt
   }
 }
 
-// Of formats that do not look at a whole tile before they encode it.
+// The maxima of formats that do not look at a whole tile before they encode it.
 struct NoAmax {};
 template <class Format>
 LATHE_INLINE NoAmax AmaxOf(Format, const TokenRow&) {
@@ -55,7 +55,7 @@ LATHE_INLINE void EncodeRecord(Format format, const TokenRow& token, NoAmax, con
   EncodeRecord(format, token, rule, record, side);
 }
 
-// Of formats without scales that engines apply.
+// What is decoded without scales is the record where engines apply none of its scales.
 template <class Format, class Element>
 void DecodeUnscaled(Format format, const std::byte* record, const std::byte* side, int64_t width,
                     Element* row) {

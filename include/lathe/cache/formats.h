@@ -84,64 +84,55 @@ LATHE_INLINE constexpr bool VisitFormat(CacheFormat format, F&& f) {
   return false;
 }
 
+namespace detail {
+// f(Format) for the type behind `format`, `unknown` when there is no such format.
+template <class T, class F>
+LATHE_INLINE constexpr T OfFormat(CacheFormat format, T unknown, const F& f) noexcept {
+  VisitFormat(format, [&](auto tag) { unknown = f(typename decltype(tag)::Type{}); });
+  return unknown;
+}
+}  // namespace detail
+
 // Bytes of one record of `width` columns; 0 for an unknown format.
 LATHE_INLINE constexpr int64_t RecordBytes(CacheFormat format, int64_t width) noexcept {
-  int64_t bytes = 0;
-  VisitFormat(format, [&](auto tag) { bytes = decltype(tag)::Type::RecordBytes(width); });
-  return bytes;
+  return detail::OfFormat(format, int64_t{0}, [=](auto f) { return f.RecordBytes(width); });
 }
 
 // Bytes a token has in the second part of its page; 0 for one-part formats.
 LATHE_INLINE constexpr int64_t SideBytes(CacheFormat format) noexcept {
-  int64_t bytes = 0;
-  VisitFormat(format, [&](auto tag) { bytes = decltype(tag)::Type::kSideBytes; });
-  return bytes;
+  return detail::OfFormat(format, int64_t{0}, [](auto f) { return f.kSideBytes; });
 }
 
 // Columns that the format fixes; 0 when any width will do.
 LATHE_INLINE constexpr int64_t FixedWidth(CacheFormat format) noexcept {
-  int64_t width = 0;
-  VisitFormat(format, [&](auto tag) { width = decltype(tag)::Type::kWidth; });
-  return width;
+  return detail::OfFormat(format, int64_t{0}, [](auto f) { return f.kWidth; });
 }
 
 LATHE_INLINE constexpr bool HasTensorScale(CacheFormat format) noexcept {
-  bool has = false;
-  VisitFormat(format, [&](auto tag) { has = decltype(tag)::Type::kHasTensorScale; });
-  return has;
+  return detail::OfFormat(format, false, [](auto f) { return f.kHasTensorScale; });
 }
 
 LATHE_INLINE constexpr BFloat16Rows BFloat16RowsOf(CacheFormat format) noexcept {
-  BFloat16Rows rows = BFloat16Rows::kNever;
-  VisitFormat(format, [&](auto tag) { rows = decltype(tag)::Type::kBFloat16; });
-  return rows;
+  return detail::OfFormat(format, BFloat16Rows::kNever, [](auto f) { return f.kBFloat16; });
 }
 
-// Of the rows that attention takes in bfloat16, without the scales that it applies itself.
+// Whether rows may become bfloat16 for attention, which applies scales itself.
 LATHE_INLINE constexpr BFloat16Rows BFloat16UnscaledRowsOf(CacheFormat format) noexcept {
-  BFloat16Rows rows = BFloat16Rows::kNever;
-  VisitFormat(format, [&](auto tag) {
-    using Format = typename decltype(tag)::Type;
-    rows = detail::kNumScales<Format> > 0 ? BFloat16Rows::kExact : Format::kBFloat16;
+  return detail::OfFormat(format, BFloat16Rows::kNever, [](auto f) {
+    return detail::kNumScales<decltype(f)> > 0 ? BFloat16Rows::kExact : f.kBFloat16;
   });
-  return rows;
 }
 
-// Of those that an indexer takes, which applies a scale of the whole row.
+// Whether rows may become bfloat16 for an indexer, which applies a scale of the whole row itself.
 LATHE_INLINE constexpr BFloat16Rows BFloat16KeysOf(CacheFormat format) noexcept {
-  BFloat16Rows rows = BFloat16Rows::kNever;
-  VisitFormat(format, [&](auto tag) {
-    using Format = typename decltype(tag)::Type;
-    rows = detail::HasRowScale<Format>() ? BFloat16Rows::kExact : Format::kBFloat16;
+  return detail::OfFormat(format, BFloat16Rows::kNever, [](auto f) {
+    return detail::HasRowScale<decltype(f)>() ? BFloat16Rows::kExact : f.kBFloat16;
   });
-  return rows;
 }
 
 // Alignment that data, block_stride and row_stride must keep; 0 for an unknown format.
 LATHE_INLINE constexpr size_t RecordAlignment(CacheFormat format) noexcept {
-  size_t alignment = 0;
-  VisitFormat(format, [&](auto tag) { alignment = decltype(tag)::Type::kAlignment; });
-  return alignment;
+  return detail::OfFormat(format, size_t{0}, [](auto f) { return f.kAlignment; });
 }
 
 }  // namespace lathe

@@ -43,6 +43,27 @@ int32_t Call(Operation operation, const FromArgs* from_args, const FromOptions* 
   return Call(operation, from_args, from_options, {}, executor, message);
 }
 
+// operation(args, executor).
+template <class Args, class FromArgs>
+int32_t Call(Status (*operation)(const Args&, const Executor&) noexcept, const FromArgs* from_args,
+             const lathe_executor* executor, lathe_message* message) noexcept {
+  Conversion conversion;
+  Args args;
+  conversion.Args(from_args, &args);
+  if (!conversion.ok()) return conversion.Finish(message);
+  return Conversion::Report(operation(args, ToExecutor(executor)), message);
+}
+
+// operation(layers, num_layers, ..., executor), whose layers go through the workspace.
+template <class Args, class... Rest, class FromArgs, class... Given>
+int32_t CallLayers(Status (*operation)(const Args*, size_t, Rest...) noexcept,
+                   Conversion& conversion, const FromArgs* from_layers, size_t num_layers,
+                   lathe_message* message, const Given&... rest) noexcept {
+  const Args* layers = conversion.Array<Args>("layers", from_layers, num_layers);
+  if (!conversion.ok()) return conversion.Finish(message);
+  return Conversion::Report(operation(layers, num_layers, rest...), message);
+}
+
 // The fields that the caller's struct has. Its struct_size stays.
 template <class Info>
 void Give(Info info, Info* to) noexcept {

@@ -43,7 +43,7 @@
 #define LATHE_BASELINE HWY_STATIC_TARGET
 #endif
 
-// Its name as a token.
+// The baseline's name as a token.
 #if LATHE_BASELINE == HWY_EMU128
 #define LATHE_BASELINE_TOKEN EMU128
 #elif LATHE_BASELINE == HWY_SSE2

@@ -62,7 +62,7 @@ constexpr const char* Obstacle(int64_t target, const Cpu& cpu) noexcept {
   }
 }
 
-// The same for code that runs on tiles besides.
+// "", or what keeps code for this target that also uses tiles from running on `cpu`.
 constexpr const char* TileObstacle(int64_t target, const Cpu& cpu) noexcept {
   if (!cpu.tiles.has_tiles) return "this CPU lacks AMX-TILE";
   if (!cpu.tiles.has_bf16) return "this CPU lacks AMX-BF16";

@@ -75,7 +75,7 @@ struct CompiledTarget {
 template <int64_t kHighwayTarget>
 inline constexpr CompiledTarget kCompiled = {};
 
-// Its kernels over tiles.
+// A target's kernels over tiles.
 template <int64_t kHighwayTarget>
 inline constexpr CompiledTarget kCompiledTiles = {};
 

@@ -26,7 +26,7 @@ constexpr int64_t CodeFor(int64_t target) noexcept {
   return target;
 }
 
-// The same for rows whose kernels run on tiles.
+// The code that serves a row of targets.def whose kernels run on tiles.
 constexpr int64_t TileCodeFor(int64_t target) noexcept {
   return LATHE_TILE_TARGET != 0 ? int64_t{LATHE_TILE_TARGET} : target;
 }

@@ -69,8 +69,8 @@ LATHE_INLINE constexpr int64_t PoolWindow(const CompressorOptions& options) {
   return options.overlap ? 2 * options.ratio : options.ratio;
 }
 
-// Of tokens [position, end) of a sequence, those from here on are saved: whatever the ring still holds when all
-// are in, or less if less is asked for.
+// The first token of a sequence that is saved: from it on, the ring still holds all when they are in, unless less is
+// asked for.
 LATHE_INLINE int64_t FirstSavedPosition(const CompressorArgs& args,
                                         const CompressorOptions& options, const SeqTokens& tokens) {
   const int64_t end = tokens.end_position();

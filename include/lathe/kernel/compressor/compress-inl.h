@@ -269,7 +269,7 @@ inline void FinishEntries(const CompressCall& call, int64_t begin, int64_t end) 
   for (int64_t entry = begin; entry < end; ++entry) FinishEntry(call, entry, entry);
 }
 
-// Of tokens [token_begin, token_end), those rows of this rank that stay in the state.
+// Saves those of tokens [token_begin, token_end) that are this rank's and stay in the state.
 inline void SaveStates(const CompressCall& call, int64_t token_begin, int64_t token_end) {
   const CompressorArgs& args = call.args;
   const CompressorOptions& options = call.options;

@@ -243,7 +243,7 @@ LATHE_INLINE void ScoreTokens(Keys keys, const uint32_t* HWY_RESTRICT q, const W
   sink.template Take<kTokens, kVectors, kWords>(acc, row);
 }
 
-// The same of less than a vector of rows.
+// ScoreTokens of less than a vector of rows.
 template <class A, int kTokens, class... Args>
 LATHE_INLINE void ScoreNarrow(int words, const Args&... args) {
   if constexpr (kLanes >= 2) {

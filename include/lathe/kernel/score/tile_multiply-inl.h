@@ -62,7 +62,7 @@ LATHE_INLINE void ForEachIndex(const F& f) {
 // miss buffers, and wait where a burst of prefetches holds them (twice as long for the scores of 128 rows).
 struct LineFetcher {
   LineFetcher() = default;
-  // Of `count` rows, in `steps` steps.
+  // Fetches `count` rows in `steps` steps.
   LineFetcher(const std::byte* const* rows, int64_t count, int64_t bytes, int64_t steps)
       : row(rows),
         end(rows + count),

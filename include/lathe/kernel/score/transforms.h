@@ -23,7 +23,7 @@ struct ScoreTransforms {
   }
 };
 
-// Of MlaDecodeOptions or PrefillOptions.
+// The transforms that MlaDecodeOptions or PrefillOptions ask for.
 template <class Options>
 LATHE_INLINE ScoreTransforms TransformsOf(const Options& options) {
   ScoreTransforms transforms;

@@ -40,7 +40,7 @@ using VI = hn::Vec<I32>;
 // Integers in the order of scores: 0 for both zeros, one key for all NaN, just below -inf's.
 constexpr int32_t kInfinityKey = 0x7F800000;
 constexpr int32_t kNanKey = -kInfinityKey - 1;
-// As a floor, what every score reaches, NaN too.
+// The floor that every score reaches, NaN too.
 constexpr int32_t kNoFloor = std::numeric_limits<int32_t>::min();
 
 LATHE_INLINE int32_t SortKey(float score) {
@@ -50,7 +50,7 @@ LATHE_INLINE int32_t SortKey(float score) {
   return key > kInfinityKey || key < kNanKey ? kNanKey : key;
 }
 
-// Of a key above kNanKey; NaN, which no score reaches, beyond kInfinityKey.
+// The score of a key above kNanKey; NaN, which no score reaches, beyond kInfinityKey.
 LATHE_INLINE float ScoreOfKey(int32_t key) {
   const int32_t bits = key < 0 ? kNoFloor - key : key;
   float score;
@@ -90,7 +90,7 @@ struct TopkKeyRange {
   int32_t most;
 };
 
-// Of n >= 1 keys.
+// The range of n >= 1 keys.
 inline TopkKeyRange RangeOfKeys(const int32_t* keys, int64_t n) {
   const I32 d;
   VI least = hn::Set(d, keys[0]), most = least;
@@ -114,8 +114,8 @@ struct TopkBar {
   int64_t num_reaching;
 };
 
-// Of n > k keys, by bisection: counting is so fast that it beats partitioning, it needs no memory, and no
-// order of the keys is bad.
+// What the k best of n > k keys reach, by bisection: counting is so fast that it beats partitioning, it needs no
+// memory, and no order of the keys is bad.
 inline TopkBar FindBar(int32_t* keys, int64_t n, int64_t k) {
   PadKeys(keys, n);
   const TopkKeyRange range = RangeOfKeys(keys, n);

@@ -161,7 +161,7 @@ inline void SelectTopkPart(const TopkArgs& args, const TopkOptions& options, int
   const TopkRow row = TopkRowOf(args, options, t);
   const int64_t k = options.k;
   const float* scores = ScoresOf(args, row, t);
-  // Of the whole row, in every part anew: cheaper than waiting for one another.
+  // Every part guesses from the whole row: cheaper than waiting for one another.
   int32_t floor = GuessFloor(scores, row.num_columns(), k, c.keys);
   c.count = 0;
   SelectRange(scores + begin, end - begin, begin, k, &floor, &c);
