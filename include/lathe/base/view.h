@@ -116,21 +116,31 @@ using In = AnyView<const std::byte, R>;
 template <size_t R>
 using Out = AnyView<std::byte, R>;
 
-// An integer array, int32 or int64: block tables, lengths, slots, index lists.
-template <size_t R>
-struct IndexView {
-  const void* data = nullptr;
+// An integer array, int32 or int64: block tables, lengths, slots, index lists. `Void` is void, for arrays that are
+// written (index lists, counts), or const void.
+template <class Void, size_t R>
+struct AnyIndexView {
+  Void* data = nullptr;
   bool is_int64 = false;
   int64_t extent[R] = {};
   int64_t stride[R] = {};
 
-  LATHE_INLINE constexpr IndexView() noexcept = default;
+  LATHE_INLINE constexpr AnyIndexView() noexcept = default;
 
-  template <class T, class = std::enable_if_t<std::is_same_v<std::remove_const_t<T>, int32_t> ||
-                                              std::is_same_v<std::remove_const_t<T>, int64_t>>>
-  LATHE_INLINE constexpr IndexView(const View<T, R>& v) noexcept
+  template <class T, class I = std::remove_const_t<T>,
+            class = std::enable_if_t<std::is_same_v<I, int32_t> || std::is_same_v<I, int64_t>>,
+            class = std::enable_if_t<std::is_const_v<Void> || !std::is_const_v<T>>>
+  LATHE_INLINE constexpr AnyIndexView(const View<T, R>& v) noexcept
       : data(v.data), is_int64(sizeof(T) == sizeof(int64_t)) {
     detail::CopyShape(v, this);
+  }
+
+  LATHE_INLINE constexpr operator AnyIndexView<const void, R>() const noexcept {
+    AnyIndexView<const void, R> v;
+    v.data = data;
+    v.is_int64 = is_int64;
+    detail::CopyShape(*this, &v);
+    return v;
   }
 
   LATHE_INLINE constexpr bool empty() const noexcept { return data == nullptr; }
@@ -142,34 +152,6 @@ struct IndexView {
     return is_int64 ? static_cast<const int64_t*>(data)[offset]
                     : static_cast<const int32_t*>(data)[offset];
   }
-};
-
-// An integer array, int32 or int64, that is written: index lists, counts. Values go through Set, whatever the width.
-template <size_t R>
-struct MutableIndexView {
-  void* data = nullptr;
-  bool is_int64 = false;
-  int64_t extent[R] = {};
-  int64_t stride[R] = {};
-
-  LATHE_INLINE constexpr MutableIndexView() noexcept = default;
-
-  template <class T,
-            class = std::enable_if_t<std::is_same_v<T, int32_t> || std::is_same_v<T, int64_t>>>
-  LATHE_INLINE constexpr MutableIndexView(const View<T, R>& v) noexcept
-      : data(v.data), is_int64(sizeof(T) == sizeof(int64_t)) {
-    detail::CopyShape(v, this);
-  }
-
-  LATHE_INLINE constexpr operator IndexView<R>() const noexcept {
-    IndexView<R> v;
-    v.data = data;
-    v.is_int64 = is_int64;
-    detail::CopyShape(*this, &v);
-    return v;
-  }
-
-  LATHE_INLINE constexpr bool empty() const noexcept { return data == nullptr; }
 
   // Element (indices...) = value, which an int32 array must be able to hold.
   template <class... I>
@@ -183,6 +165,11 @@ struct MutableIndexView {
     }
   }
 };
+
+template <size_t R>
+using IndexView = AnyIndexView<const void, R>;
+template <size_t R>
+using MutableIndexView = AnyIndexView<void, R>;
 
 // Memory of the caller's: plan memory, workspace.
 struct Buffer {

@@ -20,23 +20,17 @@
 namespace lathe::capi {
 
 // What a tensor must hold that becomes a view of one fixed type.
+struct FixedType {
+  int32_t dtype;
+  const char* rule;
+};
 template <class T>
-struct FixedType;
+constexpr FixedType kFixedType = {LATHE_DTYPE_FLOAT32, "be float32 here"};
 template <>
-struct FixedType<float> {
-  static constexpr int32_t kDType = LATHE_DTYPE_FLOAT32;
-  static constexpr const char* kRule = "be float32 here";
-};
+inline constexpr FixedType kFixedType<float8_e4m3fn> = {LATHE_DTYPE_UINT8,
+                                                        "be uint8 here (codes of float8_e4m3fn)"};
 template <>
-struct FixedType<float8_e4m3fn> {
-  static constexpr int32_t kDType = LATHE_DTYPE_UINT8;
-  static constexpr const char* kRule = "be uint8 here (codes of float8_e4m3fn)";
-};
-template <>
-struct FixedType<uint64_t> {
-  static constexpr int32_t kDType = LATHE_DTYPE_UINT64;
-  static constexpr const char* kRule = "be uint64 here";
-};
+inline constexpr FixedType kFixedType<uint64_t> = {LATHE_DTYPE_UINT64, "be uint64 here"};
 
 // Converts one call's arguments and keeps the first refusal. Each C struct that may grow has a function
 // Convert(const From&, To*, Conversion&), which names its fields by LATHE_C_FIELDS; those call Set, by type.
@@ -187,20 +181,22 @@ class Conversion {
   }
   template <class T, size_t R>
   void Set(const lathe_tensor& from, View<T, R>* to) noexcept {
-    using Fixed = FixedType<std::remove_const_t<T>>;
+    constexpr FixedType kFixed = kFixedType<std::remove_const_t<T>>;
+    static_assert(kFixed.dtype != LATHE_DTYPE_FLOAT32 || std::is_same_v<const T, const float>);
     if (!SetShape(from, to)) return;
-    if (from.dtype != Fixed::kDType) {
-      return Refuse(Invalid("", ".dtype").Is(from.dtype).Must(Fixed::kRule));
+    if (from.dtype != kFixed.dtype) {
+      return Refuse(Invalid("", ".dtype").Is(from.dtype).Must(kFixed.rule));
     }
     to->data = static_cast<T*>(from.data);
   }
-  template <size_t R>
-  void Set(const lathe_tensor& from, IndexView<R>* to) noexcept {
-    SetIndices(from, to);
-  }
-  template <size_t R>
-  void Set(const lathe_tensor& from, MutableIndexView<R>* to) noexcept {
-    SetIndices(from, to);
+  template <class Void, size_t R>
+  void Set(const lathe_tensor& from, AnyIndexView<Void, R>* to) noexcept {
+    if (!SetShape(from, to)) return;
+    if (from.dtype != LATHE_DTYPE_INT32 && from.dtype != LATHE_DTYPE_INT64) {
+      return Refuse(Invalid("", ".dtype").Is(from.dtype).Must("be int32 or int64 here"));
+    }
+    to->is_int64 = from.dtype == LATHE_DTYPE_INT64;
+    to->data = from.data;
   }
   void Set(const lathe_buffer& from, Buffer* to) noexcept { *to = {from.data, from.bytes}; }
 
@@ -234,15 +230,6 @@ class Conversion {
     Set(first[i], to);
   }
 
-  template <class AnyIndexView>
-  void SetIndices(const lathe_tensor& from, AnyIndexView* to) noexcept {
-    if (!SetShape(from, to)) return;
-    if (from.dtype != LATHE_DTYPE_INT32 && from.dtype != LATHE_DTYPE_INT64) {
-      return Refuse(Invalid("", ".dtype").Is(from.dtype).Must("be int32 or int64 here"));
-    }
-    to->is_int64 = from.dtype == LATHE_DTYPE_INT64;
-    to->data = from.data;
-  }
   // False for a tensor that is not given or whose rank is refused.
   template <class AnyShape>
   bool SetShape(const lathe_tensor& from, AnyShape* to) noexcept {

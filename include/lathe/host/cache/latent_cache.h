@@ -100,19 +100,19 @@ inline Status CheckLatentWrite(const LatentWriteArgs& args) {
 inline Status CheckOverlaps(const LatentWriteArgs* layers, size_t num_layers) {
   for (size_t i = 0; i < num_layers; ++i) {
     if (layers[i].slot_mapping.extent[0] == 0) continue;
-    const ByteRange kv_c = RangeOf(layers[i].kv_c), k_pe = RangeOf(layers[i].k_pe);
-    const ByteRange slot_mapping = RangeOf(layers[i].slot_mapping);
-    const ByteRange positions =
-        layers[i].transform.rope.is_given() ? RangeOf(layers[i].positions) : ByteRange{};
+    const LatentWriteArgs& args = layers[i];
+    const NamedRange inputs[] = {
+        {"kv_c", RangeOf(args.kv_c)},
+        {"k_pe", RangeOf(args.k_pe)},
+        {"slot_mapping", RangeOf(args.slot_mapping)},
+        {"positions", args.transform.rope.is_given() ? RangeOf(args.positions) : ByteRange{}}};
     for (size_t j = 0; j < num_layers; ++j) {
       if (layers[j].slot_mapping.extent[0] == 0) continue;
       const ByteRange cache = RangeOf(layers[j].cache, RecordWidth(layers[j]));
-      if (Overlap(kv_c, cache)) return Invalid("kv_c").Must("not overlap cache");
-      if (Overlap(k_pe, cache)) return Invalid("k_pe").Must("not overlap cache");
-      if (Overlap(slot_mapping, cache)) return Invalid("slot_mapping").Must("not overlap cache");
-      if (Overlap(positions, cache)) return Invalid("positions").Must("not overlap cache");
-      if (Overlaps(layers[i].transform, cache))
-        return Invalid("transform").Must("not overlap cache");
+      for (const NamedRange& input : inputs) {
+        if (Overlap(input.range, cache)) return Invalid(input.name).Must("not overlap cache");
+      }
+      if (Overlaps(args.transform, cache)) return Invalid("transform").Must("not overlap cache");
     }
   }
   return OkStatus();
