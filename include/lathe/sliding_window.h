@@ -55,10 +55,7 @@ LATHE_INLINE KeySet WindowKeys(const PagedCache& cache, const IndexView<2>& bloc
 //   ratio        >= 1 (PlanMlaDecode refuses others)
 LATHE_INLINE KeySet CompressedKeys(const PagedCache& cache, const IndexView<2>& block_table,
                                    const IndexView<1>& seq_lens, int64_t ratio) noexcept {
-  KeySet keys;
-  keys.cache = cache;
-  keys.block_table = block_table;
-  keys.seq_lens = seq_lens;
+  KeySet keys = WindowKeys(cache, block_table, seq_lens, kNoWindow);
   keys.compress_ratio = ratio;
   return keys;
 }

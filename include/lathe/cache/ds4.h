@@ -66,9 +66,7 @@ void DecodeRecord(Fp8Ds4, const std::byte* record, const std::byte* side, int64_
              F::kWidth - F::kQuantized);
 }
 
-inline auto AmaxOf(Fp8Ds4, const TokenRow& token) {
-  return FiniteAmax<Fp8Ds4::kTile, Fp8Ds4::kTiles>(token);
-}
+inline auto AmaxOf(Fp8Ds4, const TokenRow& token) { return FiniteAmax<Fp8Ds4>(token); }
 
 inline void EncodeRecord(Fp8Ds4, const TokenRow& token, const TileAmax<Fp8Ds4::kTiles>& amax,
                          const ScaleRule&, std::byte* record, std::byte* side) {

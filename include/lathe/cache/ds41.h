@@ -74,9 +74,7 @@ void DecodeRecord(Ds41Fp8, const std::byte* record, const std::byte*, int64_t, E
   DecodeCodes<float8_e4m3fn>(record, F::kWidth, TileScales<F::kTile, true>{scales}, row);
 }
 
-inline auto AmaxOf(Ds41Fp8, const TokenRow& token) {
-  return FiniteAmax<Ds41Fp8::kTile, Ds41Fp8::kTiles>(token);
-}
+inline auto AmaxOf(Ds41Fp8, const TokenRow& token) { return FiniteAmax<Ds41Fp8>(token); }
 
 inline void EncodeRecord(Ds41Fp8, const TokenRow& token, const TileAmax<Ds41Fp8::kTiles>& amax,
                          const ScaleRule&, std::byte* record, std::byte*) {
@@ -92,9 +90,7 @@ void DecodeRecord(Ds41Fp4, const std::byte* record, const std::byte*, int64_t, E
   DecodeCodes<float4_e2m1>(record, F::kWidth, TileScales<F::kTile, true>{scales}, row);
 }
 
-inline auto AmaxOf(Ds41Fp4, const TokenRow& token) {
-  return AnyAmax<Ds41Fp4::kTile, Ds41Fp4::kTiles>(token);
-}
+inline auto AmaxOf(Ds41Fp4, const TokenRow& token) { return AnyAmax<Ds41Fp4>(token); }
 
 inline void EncodeRecord(Ds41Fp4, const TokenRow& token, const TileAmax<Ds41Fp4::kTiles>& amax,
                          const ScaleRule&, std::byte* record, std::byte*) {

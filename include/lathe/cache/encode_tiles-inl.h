@@ -255,13 +255,14 @@ struct TileAmax {
   HWY_ALIGN uint32_t bits[PaddedTiles(kTiles)];
   float At(int64_t tile) const { return detail::FloatOf(bits[tile]); }
 };
-template <int64_t kTile, int64_t kTiles>
+// For formats of Format::kTiles tiles whose scales are finite in any case, and for those whose scales may be NaN.
+template <class Format, int64_t kTile = Format::kTile, int64_t kTiles = Format::kTiles>
 LATHE_INLINE TileAmax<kTiles> FiniteAmax(const TokenRow& token) {
   TileAmax<kTiles> amax;
   token.Visit<kTile * kTiles>(0, [&](const auto* x) { FiniteMaxima<kTile, kTiles>(x, amax.bits); });
   return amax;
 }
-template <int64_t kTile, int64_t kTiles>
+template <class Format, int64_t kTile = Format::kTile, int64_t kTiles = Format::kTiles>
 LATHE_INLINE TileAmax<kTiles> AnyAmax(const TokenRow& token) {
   TileAmax<kTiles> amax;
   token.Visit<kTile * kTiles>(0, [&](const auto* x) { TileMaxima<kTile, kTiles>(x, amax.bits); });

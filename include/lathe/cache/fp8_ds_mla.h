@@ -70,9 +70,7 @@ void DecodeUnscaled(Fp8DsMla, const std::byte* record, const std::byte*, int64_t
              F::kWidth - F::kLatent);
 }
 
-inline auto AmaxOf(Fp8DsMla, const TokenRow& token) {
-  return FiniteAmax<Fp8DsMla::kTile, Fp8DsMla::kTiles>(token);
-}
+inline auto AmaxOf(Fp8DsMla, const TokenRow& token) { return FiniteAmax<Fp8DsMla>(token); }
 
 inline void EncodeRecord(Fp8DsMla, const TokenRow& token, const TileAmax<Fp8DsMla::kTiles>& amax,
                          const ScaleRule& rule, std::byte* record, std::byte*) {

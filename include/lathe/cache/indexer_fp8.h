@@ -23,8 +23,10 @@ struct IndexerFp8 : FormatDefaults {
   static constexpr int64_t kSideBytes = sizeof(float);
   LATHE_INLINE static constexpr int64_t RecordBytes(int64_t) noexcept { return kWidth; }
 
-  static constexpr int64_t kScaleColumns = kWidth;
-  static constexpr int64_t kNumScales = 1;
+  static constexpr int64_t kTile = kWidth;
+  static constexpr int64_t kTiles = 1;
+  static constexpr int64_t kScaleColumns = kTile;
+  static constexpr int64_t kNumScales = kTiles;
   static LATHE_INLINE float ScaleAt(const std::byte*, const std::byte* side, int64_t) noexcept {
     return detail::LoadAs<float>(side);
   }
@@ -59,9 +61,7 @@ void DecodeUnscaled(IndexerFp8, const std::byte* record, const std::byte*, int64
   DecodeCodes<float8_e4m3fn>(record, IndexerFp8::kWidth, Unscaled(), row);
 }
 
-inline auto AmaxOf(IndexerFp8, const TokenRow& token) {
-  return FiniteAmax<IndexerFp8::kWidth, 1>(token);
-}
+inline auto AmaxOf(IndexerFp8, const TokenRow& token) { return FiniteAmax<IndexerFp8>(token); }
 
 inline void EncodeRecord(IndexerFp8, const TokenRow& token, const TileAmax<1>& amax,
                          const ScaleRule& rule, std::byte* record, std::byte* side) {

@@ -49,9 +49,7 @@ void DecodeRecord(IndexerMxfp4, const std::byte* record, const std::byte* side, 
   DecodeCodes<float4_e2m1>(record, F::kWidth, TileScales<F::kTile, true>{scales}, row);
 }
 
-inline auto AmaxOf(IndexerMxfp4, const TokenRow& token) {
-  return AnyAmax<IndexerMxfp4::kTile, IndexerMxfp4::kTiles>(token);
-}
+inline auto AmaxOf(IndexerMxfp4, const TokenRow& token) { return AnyAmax<IndexerMxfp4>(token); }
 
 inline void EncodeRecord(IndexerMxfp4, const TokenRow& token,
                          const TileAmax<IndexerMxfp4::kTiles>& amax, const ScaleRule&,

@@ -60,9 +60,7 @@ void DecodeRecord(Nvfp4DsMla, const std::byte* record, const std::byte*, int64_t
                              row + F::kLatent);
 }
 
-inline auto AmaxOf(Nvfp4DsMla, const TokenRow& token) {
-  return AnyAmax<Nvfp4DsMla::kTile, Nvfp4DsMla::kTiles>(token);
-}
+inline auto AmaxOf(Nvfp4DsMla, const TokenRow& token) { return AnyAmax<Nvfp4DsMla>(token); }
 
 inline void EncodeRecord(Nvfp4DsMla, const TokenRow& token,
                          const TileAmax<Nvfp4DsMla::kTiles>& amax, const ScaleRule&,

@@ -117,34 +117,31 @@ typedef struct lathe_lse_policy {
   float empty;
 } lathe_lse_policy;
 
-// A dense row-major tensor of one, two or three axes.
-static inline lathe_tensor lathe_packed3(const void* data, int32_t dtype, int64_t n0, int64_t n1,
-                                         int64_t n2) {
-  lathe_tensor tensor = {0, 0, 3, {0, 0, 0, 0}, {0, 0, 1, 0}};
+// A dense row-major tensor of `rank` axes, at most 4, or of one, two or three axes.
+static inline lathe_tensor lathe_packed(const void* data, int32_t dtype, int32_t rank,
+                                        const int64_t* extent) {
+  lathe_tensor tensor = {0, 0, 0, {0, 0, 0, 0}, {0, 0, 0, 0}};
+  int64_t stride = 1;
   tensor.data = (void*)(uintptr_t)data;
   tensor.dtype = dtype;
-  tensor.extent[0] = n0;
-  tensor.extent[1] = n1;
-  tensor.extent[2] = n2;
-  tensor.stride[0] = n1 * n2;
-  tensor.stride[1] = n2;
-  return tensor;
-}
-static inline lathe_tensor lathe_packed2(const void* data, int32_t dtype, int64_t n0, int64_t n1) {
-  lathe_tensor tensor = {0, 0, 2, {0, 0, 0, 0}, {0, 1, 0, 0}};
-  tensor.data = (void*)(uintptr_t)data;
-  tensor.dtype = dtype;
-  tensor.extent[0] = n0;
-  tensor.extent[1] = n1;
-  tensor.stride[0] = n1;
+  tensor.rank = rank;
+  for (int32_t i = rank; i-- > 0; stride *= extent[i]) {
+    tensor.extent[i] = extent[i];
+    tensor.stride[i] = stride;
+  }
   return tensor;
 }
 static inline lathe_tensor lathe_packed1(const void* data, int32_t dtype, int64_t n0) {
-  lathe_tensor tensor = {0, 0, 1, {0, 0, 0, 0}, {1, 0, 0, 0}};
-  tensor.data = (void*)(uintptr_t)data;
-  tensor.dtype = dtype;
-  tensor.extent[0] = n0;
-  return tensor;
+  return lathe_packed(data, dtype, 1, &n0);
+}
+static inline lathe_tensor lathe_packed2(const void* data, int32_t dtype, int64_t n0, int64_t n1) {
+  const int64_t extent[2] = {n0, n1};
+  return lathe_packed(data, dtype, 2, extent);
+}
+static inline lathe_tensor lathe_packed3(const void* data, int32_t dtype, int64_t n0, int64_t n1,
+                                         int64_t n2) {
+  const int64_t extent[3] = {n0, n1, n2};
+  return lathe_packed(data, dtype, 3, extent);
 }
 
 // The version of the library, which may be another than that of the headers (lathe/version.h).

@@ -62,31 +62,31 @@ bool IsGiven(const V& v) {
   return v.data != nullptr || v.extent[0] != 0;
 }
 
-// The bytes from the first to the last element of an array that passed CheckSpan.
-inline ByteRange RangeOf(const void* data, size_t element_bytes, const int64_t* extent,
-                         const int64_t* stride, size_t rank) {
-  const auto begin = reinterpret_cast<uintptr_t>(data);
-  for (size_t i = 0; i < rank; ++i) {
-    if (extent[i] == 0) return {begin, begin};
-  }
-  int64_t last = 0;
-  for (size_t i = 0; i < rank; ++i) last += (extent[i] - 1) * stride[i];
-  return {begin, begin + static_cast<uintptr_t>(last + 1) * element_bytes};
-}
-
 template <class Byte, size_t R>
-ByteRange RangeOf(const AnyView<Byte, R>& v) {
-  return v.empty() ? ByteRange{} : RangeOf(v.data, SizeOf(v.dtype), v.extent, v.stride, R);
+size_t ElementBytes(const AnyView<Byte, R>& v) {
+  return SizeOf(v.dtype);
 }
 template <class T, size_t R>
-ByteRange RangeOf(const View<T, R>& v) {
-  return v.empty() ? ByteRange{} : RangeOf(v.data, sizeof(T), v.extent, v.stride, R);
+size_t ElementBytes(const View<T, R>&) {
+  return sizeof(T);
 }
-template <size_t R>
-ByteRange RangeOf(const IndexView<R>& v) {
-  return v.empty() ? ByteRange{}
-                   : RangeOf(v.data, v.is_int64 ? sizeof(int64_t) : sizeof(int32_t), v.extent,
-                             v.stride, R);
+template <class Void, size_t R>
+size_t ElementBytes(const AnyIndexView<Void, R>& v) {
+  return v.is_int64 ? sizeof(int64_t) : sizeof(int32_t);
+}
+
+// The bytes from the first to the last element of an array that passed CheckSpan.
+template <class V>
+ByteRange RangeOf(const V& v) {
+  bool is_empty = v.empty();
+  for (const int64_t extent : v.extent) is_empty = is_empty || extent == 0;
+  if (is_empty) return {};
+  const auto begin = reinterpret_cast<uintptr_t>(v.data);
+  int64_t last = 0;
+  for (size_t i = 0; i < sizeof(v.extent) / sizeof(v.extent[0]); ++i) {
+    last += (v.extent[i] - 1) * v.stride[i];
+  }
+  return {begin, begin + static_cast<uintptr_t>(last + 1) * ElementBytes(v)};
 }
 
 // Whether b may be written in a's place, element upon element, both of `extent` and one type.
@@ -119,6 +119,10 @@ ByteRange RangeOf(const BasicPagedCache<Byte>& cache, int64_t width) {
 inline Status RefuseExtent(const char* name, int64_t dim, int64_t extent) {
   return Invalid(name, ".extent").At(dim).Is(extent);
 }
+template <class Dim>
+Status RefuseStride(const char* name, Dim dim, int64_t stride) {
+  return Invalid(name, ".stride").At(static_cast<int64_t>(dim)).Is(stride);
+}
 inline Status CheckExtent(const char* name, int64_t dim, int64_t extent, int64_t expected) {
   if (extent == expected) return OkStatus();
   return RefuseExtent(name, dim, extent).Must("be", expected);
@@ -140,7 +144,7 @@ inline Status CheckSpan(const char* name, const int64_t* extent, const int64_t* 
     const auto dim = static_cast<int64_t>(i);
     if (extent[i] < 0) return RefuseExtent(name, dim, extent[i]).Must("be at least", 0);
     if (extent[i] > 1 && stride[i] < 0) {
-      return Invalid(name, ".stride").At(dim).Is(stride[i]).Must("be at least", 0);
+      return RefuseStride(name, dim, stride[i]).Must("be at least", 0);
     }
     num_elements = SaturatingMul(num_elements, extent[i]);
   }
@@ -155,9 +159,7 @@ inline Status CheckSpan(const char* name, const int64_t* extent, const int64_t* 
     if (extent[i] == 1) continue;
     last = SaturatingAdd(last, SaturatingMul(extent[i] - 1, stride[i]));
     if (last >= most) {
-      return Invalid(name, ".stride")
-          .At(dim)
-          .Is(stride[i])
+      return RefuseStride(name, dim, stride[i])
           .Must("not lead beyond the address space with .extent", extent[i]);
     }
   }
@@ -184,14 +186,11 @@ Status CheckRows(const char* name, const V& v, size_t element_bytes, TensorRules
   LATHE_RETURN_IF_REFUSED(CheckSpan(name, v.extent, v.stride, R, element_bytes));
   const int64_t width = v.extent[R - 1];
   if (width > 1 && v.stride[R - 1] != 1) {
-    return Invalid(name, ".stride").At(R - 1).Is(v.stride[R - 1]).Must("be", 1);
+    return RefuseStride(name, R - 1, v.stride[R - 1]).Must("be", 1);
   }
   for (size_t i = 0; i + 1 < R; ++i) {
     if (v.extent[i] > 1 && v.stride[i] < width) {
-      return Invalid(name, ".stride")
-          .At(static_cast<int64_t>(i))
-          .Is(v.stride[i])
-          .Must("be at least a row's width,", width);
+      return RefuseStride(name, i, v.stride[i]).Must("be at least a row's width,", width);
     }
   }
   if constexpr (R == 3) {
@@ -202,7 +201,7 @@ Status CheckRows(const char* name, const V& v, size_t element_bytes, TensorRules
     const bool nested =
         v.extent[0] <= 1 || v.extent[1] <= 1 || v.stride[0] >= span(1) || v.stride[1] >= span(0);
     if (rules.is_output && !nested) {
-      return Invalid(name, ".stride").At(0).Is(v.stride[0]).Must("not let rows overlap");
+      return RefuseStride(name, 0, v.stride[0]).Must("not let rows overlap");
     }
   }
   return CheckData(name, v.data, element_bytes, rules.needs_data);
@@ -226,7 +225,7 @@ Status CheckFloats(const char* name, const View<T, R>& v, const int64_t (&expect
     const auto dim = static_cast<int64_t>(i);
     LATHE_RETURN_IF_REFUSED(CheckExtent(name, dim, v.extent[i], expected[i]));
     if (v.extent[i] > 1 && v.stride[i] < 1) {
-      return Invalid(name, ".stride").At(dim).Is(v.stride[i]).Must("be at least", 1);
+      return RefuseStride(name, dim, v.stride[i]).Must("be at least", 1);
     }
     has_elements = has_elements && v.extent[i] > 0;
   }
@@ -234,8 +233,7 @@ Status CheckFloats(const char* name, const View<T, R>& v, const int64_t (&expect
     const bool nested = v.extent[0] <= 1 || v.extent[1] <= 1 ||
                         v.stride[0] > SaturatingMul(v.extent[1] - 1, v.stride[1]) ||
                         v.stride[1] > SaturatingMul(v.extent[0] - 1, v.stride[0]);
-    if (!nested)
-      return Invalid(name, ".stride").At(0).Is(v.stride[0]).Must("not let elements overlap");
+    if (!nested) return RefuseStride(name, 0, v.stride[0]).Must("not let elements overlap");
   }
   return CheckData(name, v.data, alignof(T), needs_data && has_elements);
 }
@@ -243,7 +241,7 @@ Status CheckFloats(const char* name, const View<T, R>& v, const int64_t (&expect
 // An integer array; null only when it has no elements. `expected` -1: any extent.
 template <size_t R>
 Status CheckIndices(const char* name, const IndexView<R>& v, const int64_t (&expected)[R]) {
-  const size_t bytes = v.is_int64 ? sizeof(int64_t) : sizeof(int32_t);
+  const size_t bytes = ElementBytes(v);
   LATHE_RETURN_IF_REFUSED(CheckSpan(name, v.extent, v.stride, R, bytes));
   bool has_elements = true;
   for (size_t i = 0; i < R; ++i) {

@@ -16,15 +16,10 @@ namespace {
 inline Engine ChooseEngine(bool has_bf16, Precision precision, BFloat16Rows rows,
                            bool is_bf16_query) {
   if (!has_bf16 || rows == BFloat16Rows::kNever) return Engine::kFloat32;
-  switch (precision) {
-    case Precision::kFloat32:
-      return Engine::kFloat32;
-    case Precision::kBFloat16:
-      return Engine::kBFloat16;
-    case Precision::kAuto:
-      break;
-  }
-  return is_bf16_query && rows == BFloat16Rows::kExact ? Engine::kBFloat16 : Engine::kFloat32;
+  const bool is_exact = is_bf16_query && rows == BFloat16Rows::kExact;
+  const bool is_wanted =
+      precision == Precision::kAuto ? is_exact : precision == Precision::kBFloat16;
+  return is_wanted ? Engine::kBFloat16 : Engine::kFloat32;
 }
 
 inline Status CheckPrecision(Precision precision) {

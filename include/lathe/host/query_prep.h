@@ -55,16 +55,13 @@ inline Status CheckHeadWeights(const QueryPrepArgs& args, const QueryPrepOptions
 
 inline Status CheckQueryOverlaps(const QueryPrepArgs& args) {
   const bool has_rope = args.transform.rope.is_given();
-  const struct {
-    const char* name;
-    ByteRange range;
-  } written[] = {{"out", RangeOf(args.out)},
-                 {"codes", RangeOf(args.codes)},
-                 {"q_scales", RangeOf(args.q_scales)},
-                 {"weights_out", RangeOf(args.weights_out)}},
-    read[] = {{"q", RangeOf(args.q)},
-              {"weights", RangeOf(args.weights)},
-              {"positions", has_rope ? RangeOf(args.positions) : ByteRange{}}};
+  const NamedRange written[] = {{"out", RangeOf(args.out)},
+                                {"codes", RangeOf(args.codes)},
+                                {"q_scales", RangeOf(args.q_scales)},
+                                {"weights_out", RangeOf(args.weights_out)}};
+  const NamedRange read[] = {{"q", RangeOf(args.q)},
+                             {"weights", RangeOf(args.weights)},
+                             {"positions", has_rope ? RangeOf(args.positions) : ByteRange{}}};
   const bool out_in_place =
       args.out.dtype == args.q.dtype && IsSameLayout(args.out, args.q, args.q.extent);
   const bool weights_in_place = args.weights.dtype == DType::kFloat32 &&
