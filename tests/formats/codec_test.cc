@@ -9,8 +9,9 @@
 #include <type_traits>
 #include <vector>
 
-// Not for vectors of SVE, which have no size.
+// Not for vectors of SVE, which have no size, nor for SCALAR, in whose place kernels take EMU128 (dispatch/abi.h).
 #define HWY_DISABLED_TARGETS HWY_ALL_SVE
+#define HWY_BROKEN_EMU128 0
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "formats/codec_test.cc"
 #include "hwy/foreach_target.h"

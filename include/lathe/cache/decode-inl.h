@@ -45,7 +45,6 @@ struct TileScales {
 
   float At(int64_t column) const { return scales[column / kTile]; }
 
-#if HWY_TARGET != HWY_SCALAR
   // The scales of a vector whose lanes stand for kColumns columns each, beginning at `column`.
   template <int64_t kColumns>
   LATHE_INLINE VF Lanes(int64_t column) const {
@@ -58,10 +57,7 @@ struct TileScales {
                                   hn::Set(d, scales[column / kTile]));
     }
   }
-#endif
 };
-
-#if HWY_TARGET != HWY_SCALAR
 
 template <class Code, class D>
 LATHE_INLINE hn::Vec<D> LoadCodes(D d, const std::byte* codes, int64_t i) {
@@ -211,19 +207,14 @@ int64_t DecodeVectors(D d, const std::byte* codes, int64_t c, int64_t n, const S
   return c;
 }
 
-#endif  // HWY_TARGET != HWY_SCALAR
-
 // row[i] = code i * scales.At(i), i < n.
 template <class Code, class Scales, class Element>
 void DecodeCodes(const std::byte* codes, int64_t n, const Scales& scales, Element* row) {
-  int64_t c = 0;
-#if HWY_TARGET != HWY_SCALAR
   const hn::Repartition<uint8_t, F32> d;
-  c = DecodeVectors<Code>(d, codes, c, n, scales, row);
+  int64_t c = DecodeVectors<Code>(d, codes, 0, n, scales, row);
   if constexpr (!Scales::kScales && HWY_MAX_LANES_D(decltype(d)) > 32) {
     c = DecodeVectors<Code>(hn::Half<decltype(d)>(), codes, c, n, scales, row);
   }
-#endif
   for (; c < n; ++c) {
     row[c] = FromFloat<Element>(detail::DecodeAt<Code>(codes, c) * scales.At(c));
   }

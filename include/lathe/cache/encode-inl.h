@@ -27,8 +27,6 @@ HWY_BEFORE_NAMESPACE();
 namespace lathe::HWY_NAMESPACE {
 namespace {
 
-#if HWY_TARGET != HWY_SCALAR
-
 using U16x2 = hn::Repartition<uint16_t, F32>;  // two columns in place of a float
 using I16x2 = hn::RebindToSigned<U16x2>;
 using U8x4 = hn::Repartition<uint8_t, F32>;
@@ -367,8 +365,6 @@ LATHE_INLINE int64_t EncodeVectors(const From* HWY_RESTRICT x, int64_t n, const 
   }
   return end;
 }
-
-#endif  // HWY_TARGET != HWY_SCALAR
 
 }  // namespace
 }  // namespace lathe::HWY_NAMESPACE

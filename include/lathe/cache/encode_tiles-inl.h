@@ -29,7 +29,6 @@ template <class Code, bool kPacked = false, class From>
 HWY_NOINLINE void EncodeTile(const From* HWY_RESTRICT x, int64_t n, float scale,
                              std::byte* HWY_RESTRICT codes) {
   int64_t i = 0;
-#if HWY_TARGET != HWY_SCALAR
   // With scales from here on, float subnormals, quotients too, are below half of the least code.
   if (scale >= 0x1p-100f) {
     const OneScale divisor{hn::Set(F32(), scale)};
@@ -51,7 +50,6 @@ HWY_NOINLINE void EncodeTile(const From* HWY_RESTRICT x, int64_t n, float scale,
       encode(Divisor<OneScale>{divisor});
     }
   }
-#endif
   const auto code = [&](int64_t c) {
     return std::byte{FromFloat<Code>(DivideTiny(ToFloat(x[c]), scale)).bits};
   };
@@ -69,7 +67,6 @@ constexpr int64_t PaddedTiles(int64_t tiles) { return RoundUp(tiles, kLanes); }
 template <class Code, int64_t kTile, int64_t kTiles, bool kPacked = false, class From>
 LATHE_INLINE void EncodeTilesByPowers(const From* HWY_RESTRICT x, const uint32_t* fields,
                                       std::byte* HWY_RESTRICT codes) {
-#if HWY_TARGET != HWY_SCALAR
   constexpr bool kIsBFloat16 = std::is_same_v<From, bfloat16>;
   const U32 du;
   HWY_ALIGN uint32_t origins[PaddedTiles(kTiles)];
@@ -97,7 +94,6 @@ LATHE_INLINE void EncodeTilesByPowers(const From* HWY_RESTRICT x, const uint32_t
     }
     return;
   }
-#endif
   for (int64_t i = 0; i < kTiles; ++i) {
     const float8_e8m0 scale{static_cast<uint8_t>(fields[i])};
     EncodeTile<Code, kPacked>(x + i * kTile, kTile, ToFloat(scale),
@@ -109,7 +105,6 @@ LATHE_INLINE void EncodeTilesByPowers(const From* HWY_RESTRICT x, const uint32_t
 template <class Code, int64_t kTile, int64_t kTiles, bool kPacked = false, class From>
 LATHE_INLINE void EncodeTiles(const From* HWY_RESTRICT x, const float* scales,
                               std::byte* HWY_RESTRICT codes) {
-#if HWY_TARGET != HWY_SCALAR
   const F32 df;
   HWY_ALIGN float upper[PaddedTiles(kTiles)], lower[PaddedTiles(kTiles)];
   bool have_inverses = true;
@@ -128,7 +123,6 @@ LATHE_INLINE void EncodeTiles(const From* HWY_RESTRICT x, const float* scales,
                                        codes);
     return;
   }
-#endif
   for (int64_t i = 0; i < kTiles; ++i) {
     EncodeTile<Code, kPacked>(x + i * kTile, kTile, scales[i],
                               codes + i * kTile / (kPacked ? 2 : 1));
@@ -138,8 +132,6 @@ LATHE_INLINE void EncodeTiles(const From* HWY_RESTRICT x, const float* scales,
 // A magnitude as the bits of a float, which order like numbers; above infinity: NaN.
 LATHE_INLINE uint32_t MagnitudeOf(float x) { return detail::BitsOf(x) & ~detail::kFloatSign; }
 LATHE_INLINE uint32_t MagnitudeOf(bfloat16 x) { return uint32_t{x.bits & 0x7FFFu} << 16; }
-
-#if HWY_TARGET != HWY_SCALAR
 
 // The maxima of neighbours, kRounds times over: kVectors vectors become kVectors / 2^kRounds.
 template <int64_t kVectors, int kRounds, class D>
@@ -155,13 +147,10 @@ LATHE_INLINE void FoldNeighbours(D d, hn::Vec<D>* v) {
   }
 }
 
-#endif
-
 // maxima[i] = the largest magnitude of tile i, and those of some tile in the padding. Vertically as far as a tile is wider than a vector,
 // then by neighbours, all tiles at once: reductions one by one are long chains.
 template <int64_t kTile, int64_t kTiles, class From>
 LATHE_INLINE void TileMaxima(const From* x, uint32_t* maxima) {
-#if HWY_TARGET != HWY_SCALAR
   using T = std::conditional_t<sizeof(From) == 2, int16_t, int32_t>;  // lanes without their signs
   const hn::Repartition<T, F32> d;
   constexpr auto kN = static_cast<int64_t>(HWY_MAX_LANES_D(decltype(d)));
@@ -191,14 +180,6 @@ LATHE_INLINE void TileMaxima(const From* x, uint32_t* maxima) {
       hn::Store(hn::LoadU(U32(), reinterpret_cast<const uint32_t*>(max) + i), U32(), maxima + i);
     }
   }
-#else
-  for (int64_t i = 0; i < kTiles; ++i) {
-    maxima[i] = 0;
-    for (int64_t c = i * kTile; c < (i + 1) * kTile; ++c) {
-      maxima[i] = (std::max)(maxima[i], MagnitudeOf(x[c]));
-    }
-  }
-#endif
 }
 
 // The largest magnitude but NaN; an infinity is the largest float.
@@ -231,9 +212,7 @@ LATHE_INLINE void FiniteMaxima(const From* x, uint32_t* maxima) {
 // The amax of one row of any length.
 template <class From>
 LATHE_INLINE float FiniteMax(const From* x, int64_t n) {
-  uint32_t max = 0;
   int64_t i = 0;
-#if HWY_TARGET != HWY_SCALAR
   using T = std::conditional_t<sizeof(From) == 2, int16_t, int32_t>;
   const hn::Repartition<T, F32> d;
   constexpr auto kN = static_cast<int64_t>(HWY_MAX_LANES_D(decltype(d)));
@@ -242,8 +221,8 @@ LATHE_INLINE float FiniteMax(const From* x, int64_t n) {
     const auto v = hn::LoadU(d, reinterpret_cast<const T*>(x) + i);
     lanes = hn::Max(lanes, hn::And(v, hn::Set(d, (std::numeric_limits<T>::max)())));
   }
-  max = static_cast<uint32_t>(hn::ReduceMax(d, lanes)) << (32 - 8 * static_cast<int>(sizeof(T)));
-#endif
+  constexpr int kShift = 32 - 8 * static_cast<int>(sizeof(T));
+  uint32_t max = static_cast<uint32_t>(hn::ReduceMax(d, lanes)) << kShift;
   for (; i < n; ++i) max = (std::max)(max, MagnitudeOf(x[i]));
   if (HWY_UNLIKELY(max > detail::kFloatInfinity)) max = MaxWithoutNan(x, n);
   return detail::FloatOf((std::min)(max, detail::kFloatInfinity - 1));
@@ -315,7 +294,6 @@ LATHE_INLINE void ExactScales(const TileAmax<kTiles>& amax, float* scales) {
 // E2m1Scale of each amax.
 template <int64_t kTiles>
 LATHE_INLINE void E2m1Scales(const TileAmax<kTiles>& amax, float8_e4m3fn* scales) {
-#if HWY_TARGET != HWY_SCALAR
   const F32 df;
   static_assert(kTiles % kLanes == 0);
   constexpr int64_t kPadded = RoundUp(kTiles, kCodesAtOnce);
@@ -332,9 +310,6 @@ LATHE_INLINE void E2m1Scales(const TileAmax<kTiles>& amax, float8_e4m3fn* scales
                                             ExactInverse<OneScale>{{hn::Set(df, 1.0f)}},
                                             reinterpret_cast<std::byte*>(codes));
   std::memcpy(scales, codes, kTiles * sizeof(codes[0]));
-#else
-  for (int64_t i = 0; i < kTiles; ++i) scales[i] = E2m1Scale(amax.At(i));
-#endif
 }
 
 // Codes of tiles that are not all finite, whose scales are NaN.

@@ -47,7 +47,6 @@ constexpr bool kNativeFloat16 = false;
 LATHE_INLINE VF LoadFloats(const float* from) { return hn::LoadU(F32(), from); }
 
 LATHE_INLINE VF LoadFloats(const bfloat16* from) {
-#if HWY_TARGET != HWY_SCALAR  // whose vectors of bytes have one lane, too
   if constexpr (kLanes == 8) {
     // One shuffle inside 128-bit blocks, in place of widening across them and shifting.
     const hn::Repartition<uint8_t, F32> du8;
@@ -58,7 +57,6 @@ LATHE_INLINE VF LoadFloats(const bfloat16* from) {
     const auto twice = hn::LoadDup128(du8, reinterpret_cast<const uint8_t*>(from));
     return hn::BitCast(F32(), hn::TableLookupBytesOr0(twice, hn::Load(du8, kUpperHalves)));
   }
-#endif
   const auto bits = hn::LoadU(U16(), &from->bits);
   return hn::BitCast(F32(), hn::ShiftLeft<16>(hn::PromoteTo(U32(), bits)));
 }

@@ -29,6 +29,7 @@ using VF = hn::Vec<F32>;
 using VU = hn::Vec<U32>;
 
 constexpr int64_t kLanes = static_cast<int64_t>(HWY_MAX_LANES_D(F32));
+static_assert(kLanes >= 4, "EMU128 stands in for SCALAR (dispatch/abi.h)");
 constexpr int kRegisters = HWY_ARCH_X86 && kLanes < 16 ? 16 : 32;
 
 constexpr int64_t RoundUp(int64_t n, int64_t multiple) {

@@ -47,12 +47,11 @@ struct RowGroup {
 // The group that the next rows go to when `left` of them remain.
 LATHE_INLINE RowGroup NextGroup(int64_t left) {
   if (left > 2 * kLanes - kLanes / 4) return {2, 1};
-  if (left > kLanes * 3 / 4 || kLanes < 2) return {1, 1};
-  if (left > kLanes / 4 || kLanes < 4) return {1, 2};
+  if (left > kLanes * 3 / 4) return {1, 1};
+  if (left > kLanes / 4) return {1, 2};
   return {1, 4};
 }
 
-#if HWY_TARGET != HWY_SCALAR
 // 4 x 4 words transposed.
 LATHE_INLINE void TransposeWords4(const uint32_t* HWY_RESTRICT from, int64_t from_stride,
                                   uint32_t* HWY_RESTRICT to, int64_t to_stride) {
@@ -70,7 +69,6 @@ LATHE_INLINE void TransposeWords4(const uint32_t* HWY_RESTRICT from, int64_t fro
   hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, high01, high23)), d, to + 2 * to_stride);
   hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, high01, high23)), d, to + 3 * to_stride);
 }
-#endif
 
 // Packs the rows of a group, `stride` words apart, into [words / group.words][row][group.words]. A few
 // words of all rows at a time: word by word through one row touches more lines than L1 holds.
@@ -80,14 +78,12 @@ inline void PackGroup(const uint32_t* HWY_RESTRICT rows, int64_t stride, int64_t
   for (int64_t begin = 0; begin < words; begin += kScoreWords) {
     uint32_t* to = packed + begin / group.words * lanes;
     int64_t row = 0;
-#if HWY_TARGET != HWY_SCALAR
     for (; group.words == 1 && row < lanes; row += 4, to += 4) {
       const uint32_t* from = rows + row * stride + begin;
       for (int64_t w = 0; w < kScoreWords; w += 4) {
         TransposeWords4(from + w, stride, to + w * lanes, lanes);
       }
     }
-#endif
     for (; row < group.rows(); ++row, to += group.words) {
       const uint32_t* from = rows + row * stride + begin;
       for (int64_t w = 0; w < kScoreWords; ++w) {
@@ -246,10 +242,8 @@ LATHE_INLINE void ScoreTokens(Keys keys, const uint32_t* HWY_RESTRICT q, const W
 // ScoreTokens of less than a vector of rows.
 template <class A, int kTokens, class... Args>
 LATHE_INLINE void ScoreNarrow(int words, const Args&... args) {
-  if constexpr (kLanes >= 2) {
-    if (words == 2) return ScoreTokens<A, kTokens, 1, 2>(args...);
-  }
-  if constexpr (kLanes >= 4) ScoreTokens<A, kTokens, 1, 4>(args...);
+  if (words == 2) return ScoreTokens<A, kTokens, 1, 2>(args...);
+  ScoreTokens<A, kTokens, 1, 4>(args...);
 }
 
 template <class A, int kTokens, class... Args>
