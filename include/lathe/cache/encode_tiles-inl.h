@@ -291,7 +291,8 @@ LATHE_INLINE void ExactScales(const TileAmax<kTiles>& amax, float* scales) {
   }
 }
 
-// E2m1Scale of each amax.
+// The e4m3 numbers nearest to amax / 6, within [2^-9, 448]. Not rounded up: up to 1/16 of a tile's largest values saturate.
+// e2m1 codes have no NaN: it is the scale that is NaN where amax is not finite.
 template <int64_t kTiles>
 LATHE_INLINE void E2m1Scales(const TileAmax<kTiles>& amax, float8_e4m3fn* scales) {
   const F32 df;
@@ -344,7 +345,8 @@ LATHE_INLINE void EncodeNvfp4Tiles(const TokenRow& token, const TileAmax<kTiles>
 }
 
 // Tiles of e4m3 codes, or of packed e2m1 codes (MXFP4), with a power of two each, whose bytes go to `scales`:
-// PowerOfTwoScale(amax) or E2m1PowerOfTwoScale(amax).
+// PowerOfTwoScale(amax) or, of e2m1, 2^ceil(log2(max(amax, 6 * 2^-126) / 6)), never a float subnormal, NaN where amax is not
+// finite.
 template <class Code, int64_t kTile, int64_t kTiles>
 LATHE_INLINE void EncodePowerOfTwoTiles(const TokenRow& token, const TileAmax<kTiles>& amax,
                                         std::byte* codes, std::byte* scales) {

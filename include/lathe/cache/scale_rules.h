@@ -62,25 +62,6 @@ LATHE_INLINE constexpr float IndexerScale(float amax) noexcept {
   return (amax > kFloorE4m3 ? amax : kFloorE4m3) / kLargestE4m3;
 }
 
-// Scales of e2m1 codes, which have no NaN: it is the scale that is NaN where amax is not finite.
-
-// Nearest e4m3 number to amax / 6, within [2^-9, 448]. Not rounded up: up to 1/16 of a tile's
-// largest values saturate.
-LATHE_INLINE constexpr float8_e4m3fn E2m1Scale(float amax) noexcept {
-  if (!(amax < (std::numeric_limits<float>::infinity)())) {
-    return float8_e4m3fn{detail::FormatOf<float8_e4m3fn>::kNanCode};
-  }
-  const float scale = amax / kLargestE2m1;
-  const float floored = scale > 0x1p-9f ? scale : 0x1p-9f;
-  return FromFloat<float8_e4m3fn>(floored < kLargestE4m3 ? floored : kLargestE4m3);
-}
-
-// 2^ceil(log2(max(amax, 6 * 2^-126) / 6)): never a float subnormal.
-LATHE_INLINE constexpr float8_e8m0 E2m1PowerOfTwoScale(float amax) noexcept {
-  if (!(amax < (std::numeric_limits<float>::infinity)())) return float8_e8m0{255};
-  return CeilPowerOfTwoQuotient(amax > kFloorE2m1 ? amax : kFloorE2m1, kLargestE2m1);
-}
-
 LATHE_INLINE constexpr bool IsPowerOfTwo(float scale) noexcept {
   const uint32_t bits = detail::BitsOf(scale);
   return (bits & detail::kFloatMantissa) == 0 && bits != 0 && bits < detail::kFloatInfinity;

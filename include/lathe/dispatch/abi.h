@@ -72,8 +72,6 @@
 #define LATHE_BASELINE_TOKEN OTHER
 #endif
 
-#define LATHE_CONCAT_TOKENS(a, b) a##b
-#define LATHE_CONCAT(a, b) LATHE_CONCAT_TOKENS(a, b)
 #define LATHE_STRING_TOKENS(a) #a
 #define LATHE_STRING(a) LATHE_STRING_TOKENS(a)
 

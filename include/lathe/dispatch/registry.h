@@ -125,14 +125,6 @@ inline const Registry& GetRegistry() noexcept {
   return registry;
 }
 
-// Null when the target is unknown, not compiled or not runnable.
-inline const KernelTable* KernelsOf(Target target) noexcept {
-  const Registry& registry = GetRegistry();
-  for (size_t i = 0; i < kNumRows; ++i)
-    if (registry.info[i].target == target) return registry.kernels[i];
-  return nullptr;
-}
-
 // What options.target = `requested` means here, and its kernels.
 inline Status ResolveTarget(Target requested, const KernelTable** kernels,
                             Target* resolved = nullptr) noexcept {

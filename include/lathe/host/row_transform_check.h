@@ -28,13 +28,11 @@ struct RowTransformNames {
   const char* hadamard;
 };
 
-// For members of these names in args or options: "transform.norm.weight", "norm.weight", "rope.cos".
+// For a member `transform` of args.
 constexpr RowTransformNames kTransformNames = {
     {"transform.norm.kind", "transform.norm.weight", "transform.norm.bias", "transform.norm.eps"},
     {"transform.rope.cos", "transform.rope.sin"},
     "transform.hadamard"};
-constexpr RowNormNames kNormNames = {"norm.kind", "norm.weight", "norm.bias", "norm.eps"};
-constexpr RopeNames kRopeNames = {"rope.cos", "rope.sin"};
 
 inline Status CheckNormVector(const char* name, const In<1>& vector, int64_t width) {
   if (!IsGiven(vector)) return OkStatus();
