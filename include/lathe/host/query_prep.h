@@ -26,7 +26,7 @@ inline Status CheckQueryRows(const QueryPrepArgs& args) {
     return RefuseExtent("q", 2, extent[2]).Must("be at most", kMaxTransformWidth);
   }
   LATHE_RETURN_IF_REFUSED(CheckTensor("q", args.q, {}));
-  LATHE_RETURN_IF_REFUSED(CheckRowTransform(kTransformNames, args.transform, extent[2]));
+  LATHE_RETURN_IF_REFUSED(CheckRowTransform(args.transform, extent[2]));
   LATHE_RETURN_IF_REFUSED(CheckPositions("positions", args.positions, args.transform.rope,
                                          extent[0], [](int64_t) { return true; }));
   if (IsGiven(args.out) == IsGiven(args.codes)) {

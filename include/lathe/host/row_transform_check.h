@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of row transforms, for every operation that takes one. Refusals name the parts as the operation's
-// caller does: statuses hold no strings of their own, so each operation brings its names.
+// Checks of row transforms, for every operation that takes one: a member `transform` of its arguments.
 #ifndef LATHE_HOST_ROW_TRANSFORM_CHECK_H_
 #define LATHE_HOST_ROW_TRANSFORM_CHECK_H_
 
@@ -12,27 +11,12 @@
 namespace lathe::detail {
 namespace {
 
-struct RowNormNames {
-  const char* kind;
-  const char* weight;
-  const char* bias;
-  const char* eps;
-};
+// What refusals call the parts of a rope, which some operations take alone: statuses hold no strings of their own.
 struct RopeNames {
   const char* cos;
   const char* sin;
 };
-struct RowTransformNames {
-  RowNormNames norm;
-  RopeNames rope;
-  const char* hadamard;
-};
-
-// For a member `transform` of args.
-constexpr RowTransformNames kTransformNames = {
-    {"transform.norm.kind", "transform.norm.weight", "transform.norm.bias", "transform.norm.eps"},
-    {"transform.rope.cos", "transform.rope.sin"},
-    "transform.hadamard"};
+constexpr RopeNames kTransformRopeNames = {"transform.rope.cos", "transform.rope.sin"};
 
 inline Status CheckNormVector(const char* name, const In<1>& vector, int64_t width) {
   if (!IsGiven(vector)) return OkStatus();
@@ -41,18 +25,18 @@ inline Status CheckNormVector(const char* name, const In<1>& vector, int64_t wid
 }
 
 // For rows of `width` columns.
-inline Status CheckRowNorm(const RowNormNames& names, const RowNorm& norm, int64_t width) {
+inline Status CheckRowNorm(const RowNorm& norm, int64_t width) {
   if (norm.kind == NormKind::kNone) return OkStatus();
   if (norm.kind != NormKind::kRms && norm.kind != NormKind::kLayer) {
-    return Invalid(names.kind).Is(norm.kind).Must("be a known NormKind");
+    return Invalid("transform.norm.kind").Is(norm.kind).Must("be a known NormKind");
   }
-  LATHE_RETURN_IF_REFUSED(CheckNormVector(names.weight, norm.weight, width));
+  LATHE_RETURN_IF_REFUSED(CheckNormVector("transform.norm.weight", norm.weight, width));
   if (norm.kind == NormKind::kRms && IsGiven(norm.bias)) {
-    return Invalid(names.bias).Must("not be given with NormKind::kRms");
+    return Invalid("transform.norm.bias").Must("not be given with NormKind::kRms");
   }
-  LATHE_RETURN_IF_REFUSED(CheckNormVector(names.bias, norm.bias, width));
+  LATHE_RETURN_IF_REFUSED(CheckNormVector("transform.norm.bias", norm.bias, width));
   if (!(norm.eps >= 0.0f && std::isfinite(norm.eps))) {
-    return Invalid(names.eps).Is(norm.eps).Must("be finite and at least 0");
+    return Invalid("transform.norm.eps").Is(norm.eps).Must("be finite and at least 0");
   }
   return OkStatus();
 }
@@ -69,12 +53,11 @@ inline Status CheckRope(const RopeNames& names, const Rope& rope, int64_t width)
   return OkStatus();
 }
 
-inline Status CheckRowTransform(const RowTransformNames& names, const RowTransform& transform,
-                                int64_t width) {
-  LATHE_RETURN_IF_REFUSED(CheckRowNorm(names.norm, transform.norm, width));
-  LATHE_RETURN_IF_REFUSED(CheckRope(names.rope, transform.rope, width));
+inline Status CheckRowTransform(const RowTransform& transform, int64_t width) {
+  LATHE_RETURN_IF_REFUSED(CheckRowNorm(transform.norm, width));
+  LATHE_RETURN_IF_REFUSED(CheckRope(kTransformRopeNames, transform.rope, width));
   if (transform.hadamard && (width & (width - 1)) != 0) {
-    return Invalid(names.hadamard)
+    return Invalid("transform.hadamard")
         .Must("not be asked for unless the row's width is a power of two; it is", width);
   }
   return OkStatus();

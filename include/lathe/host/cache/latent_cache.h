@@ -52,12 +52,12 @@ inline Status CheckWriteTransform(const LatentWriteArgs& args) {
         .Must("not be given with records of more columns than", kMaxTransformWidth);
   }
   if (pe_width == 0) {
-    LATHE_RETURN_IF_REFUSED(CheckRowTransform(kTransformNames, transform, c_width));
+    LATHE_RETURN_IF_REFUSED(CheckRowTransform(transform, c_width));
   } else {
-    LATHE_RETURN_IF_REFUSED(CheckRowNorm(kTransformNames.norm, transform.norm, c_width));
-    LATHE_RETURN_IF_REFUSED(CheckRope(kTransformNames.rope, transform.rope, pe_width));
+    LATHE_RETURN_IF_REFUSED(CheckRowNorm(transform.norm, c_width));
+    LATHE_RETURN_IF_REFUSED(CheckRope(kTransformRopeNames, transform.rope, pe_width));
     if (transform.hadamard) {
-      return Invalid(kTransformNames.hadamard).Must("not be asked for with k_pe");
+      return Invalid("transform.hadamard").Must("not be asked for with k_pe");
     }
   }
   return CheckPositions("positions", args.positions, transform.rope, args.slot_mapping.extent[0],

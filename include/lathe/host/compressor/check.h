@@ -255,7 +255,7 @@ inline Status CheckDestination(const CompressorArgs& args, const CompressorOptio
     return Invalid("options.shard.world").Is(options.shard.world).Must("be 1 without partials");
   }
   LATHE_RETURN_IF_REFUSED(CheckCache("cache", args.cache, head_dim, true));
-  LATHE_RETURN_IF_REFUSED(CheckRowTransform(kTransformNames, args.transform, head_dim));
+  LATHE_RETURN_IF_REFUSED(CheckRowTransform(args.transform, head_dim));
   if (HasSlotMapping(args)) {
     if (has_table) return Invalid("block_table").Must("not be given beside slot_mapping");
     return CheckIndices("slot_mapping", args.slot_mapping, {NumTokens(args)});
@@ -310,7 +310,7 @@ inline Status CheckCompressedMerge(const CompressedMergeArgs& args,
   LATHE_RETURN_IF_REFUSED(CheckIndices("slot_mapping", args.slot_mapping, {num_entries}));
   LATHE_RETURN_IF_REFUSED(CheckWithin("parts[0].extent[2]", head_dim, 1, kMaxTransformWidth));
   LATHE_RETURN_IF_REFUSED(CheckCache("cache", args.cache, head_dim, true));
-  LATHE_RETURN_IF_REFUSED(CheckRowTransform(kTransformNames, args.transform, head_dim));
+  LATHE_RETURN_IF_REFUSED(CheckRowTransform(args.transform, head_dim));
   const ByteRange cache = RangeOf(args.cache, head_dim);
   for (size_t i = 0; i < args.num_parts; ++i) {
     Status status = CheckPartials("stats", args.parts[i], num_entries, head_dim, false);
