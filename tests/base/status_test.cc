@@ -78,6 +78,11 @@ TEST_CASE("the parts of a refusal can be read one by one", "[status]") {
   REQUIRE(std::strcmp(s.rule, "be") == 0);
   REQUIRE(std::strcmp(s.reason, "why") == 0);
   REQUIRE(std::strcmp(s.list, "c") == 0);
+  constexpr Status named = Invalid("a").Is(StatusCode::kStalePlan).Must("be below", size_t{3});
+  STATIC_REQUIRE((named.kind == Status::Kind::kInteger && named.integer == 4 && named.bound == 3));
+  STATIC_REQUIRE(OutOfRange("a", ".b").code == StatusCode::kIndexOutOfRange);
+  constexpr Status single = Invalid("a").Is(0.5f);
+  STATIC_REQUIRE((single.kind == Status::Kind::kReal && single.real == 0.5));
   constexpr Status real = Invalid("a").Is(0.25).Must("be something");
   STATIC_REQUIRE((real.kind == Status::Kind::kReal && real.real == 0.25 && !real.has_bound));
   STATIC_REQUIRE((real.index == -1 && real.list[0] == '\0'));

@@ -36,6 +36,22 @@ TEST_CASE("Packed is dense and row-major for extents of any integer type", "[vie
   REQUIRE(large.stride[0] * 99999 == int64_t{36864} * 99999);
 }
 
+TEST_CASE("an element, or the first one of a row, lies where the strides say", "[view]") {
+  float data[24] = {};
+  const View<float, 3> v{data, {2, 3, 2}, {1, 8, 4}};
+  REQUIRE(&v(1, size_t{2}, 1) == data + 1 + 16 + 4);
+  REQUIRE(&v(1, 2) == data + 17);
+  v(0, 1) = 3.0f;
+  REQUIRE(data[8] == 3.0f);
+  const View<const float, 3> read_only = v;
+  REQUIRE(read_only(0, 1, 0) == 3.0f);
+  const In<3> erased = v;
+  REQUIRE(erased.At(1, 2, 1) == reinterpret_cast<const std::byte*>(data + 21));
+  bfloat16 halves[6] = {};
+  const Out<2> written = Packed(halves, 2, 3);
+  REQUIRE(written.At(1) == reinterpret_cast<std::byte*>(halves + 3));
+}
+
 TEST_CASE("views gain const and never lose it", "[view]") {
   float data[6] = {};
   const View<float, 2> v = Packed(data, 2, 3);

@@ -42,6 +42,25 @@ TEST_CASE("the version and the targets of C are those of C++", "[capi]") {
                  "info must be given");
 }
 
+TEST_CASE("a packed tensor of C is dense and row-major, whatever its rank", "[capi]") {
+  float data[1] = {};
+  const int64_t extent[4] = {2, 3, 4, 5};
+  const lathe_tensor whole = lathe_packed(data, LATHE_DTYPE_FLOAT32, 4, extent);
+  REQUIRE((whole.data == data && whole.dtype == LATHE_DTYPE_FLOAT32 && whole.rank == 4));
+  const int64_t strides[4] = {60, 20, 5, 1};
+  for (size_t i = 0; i < 4; ++i) {
+    REQUIRE(whole.extent[i] == extent[i]);
+    REQUIRE(whole.stride[i] == strides[i]);
+  }
+  const lathe_tensor plane = lathe_packed2(data, LATHE_DTYPE_FLOAT32, 7, 9);
+  REQUIRE((plane.rank == 2 && plane.extent[0] == 7 && plane.extent[1] == 9));
+  REQUIRE((plane.stride[0] == 9 && plane.stride[1] == 1 && plane.extent[2] == 0));
+  const lathe_tensor row = lathe_packed1(data, LATHE_DTYPE_FLOAT32, 11);
+  REQUIRE((row.rank == 1 && row.extent[0] == 11 && row.stride[0] == 1 && row.stride[1] == 0));
+  const lathe_tensor cube = lathe_packed3(data, LATHE_DTYPE_FLOAT32, 2, 3, 4);
+  REQUIRE((cube.rank == 3 && cube.extent[2] == 4 && cube.stride[0] == 12 && cube.stride[1] == 4));
+}
+
 TEST_CASE("what a format's records take is said as in C++", "[capi]") {
   for (int32_t format = LATHE_FORMAT_LATENT_FLOAT32; format <= LATHE_FORMAT_INDEXER_MXFP4;
        ++format) {
