@@ -64,7 +64,7 @@ void RunRow(benchmark::State& state, const Case& c, Harness& harness, const Cach
 void RegisterChecks(Harness& harness) {
   const CacheSlot slot = MakeCacheSlot();
   const auto register_case = [&](const Case& c) {
-    if (!harness.Wants(harness.IsBest(c.target) && harness.IsOneOrAll(c.threads))) return;
+    if (!harness.Wants(harness.IsBest(c.target) && harness.IsShown(c.threads))) return;
     harness.RegisterLarge(c.Name(), c.spec.bytes(), [c, &harness, slot](benchmark::State& state) {
       RunRow(state, c, harness, slot);
     });

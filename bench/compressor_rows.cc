@@ -21,7 +21,9 @@
 #include "bench/copy_bound.h"
 #include "bench/harness.h"
 #include "bench/tensor.h"
+#include "lathe/cache/formats.h"
 #include "lathe/compressor.h"
+#include "lathe/ref/attention_ref.h"
 #include "lathe/ref/compressor_ref.h"
 
 namespace lathe::bench {
@@ -222,7 +224,7 @@ void RegisterCompressor(Harness& harness) {
         for (const TargetInfo& target : harness.targets()) {
           for (const size_t threads : harness.thread_counts()) {
             const Case c{kind, size.seqs, size.tokens, from, target, threads};
-            if (!harness.Wants(harness.IsBest(target) && harness.IsOneOrAll(threads))) continue;
+            if (!harness.Wants(harness.IsBest(target) && harness.IsShown(threads))) continue;
             harness.Register(c.Name(),
                              [c, &harness](benchmark::State& state) { RunRow(state, c, harness); });
           }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// IndexerLogits/rows:R/keys:S/heads:H/format:F/target:T/threads:N
-// IndexerTopk/k:K/rows:R/keys:S/heads:H/format:F/target:T/threads:N
+// IndexerLogits/rows:R/keys:S/heads:H/format:F/target:T/threads:N[/executor:openmp]
+// IndexerTopk/k:K/rows:R/keys:S/heads:H/format:F/target:T/threads:N[/executor:openmp]
 //
 // R query tokens of one sequence, 128 wide, against its S keys in pages of 64, shuffled; all rows see all
 // keys but the causal few. Queries are bfloat16, or of the type of float caches. Logits alone, or the K best
@@ -8,6 +8,9 @@
 //
 //   GFLOP/s           2 * R * S * H * 128 / time
 //   of_flop_ceiling   GFLOP/s against the register-only loop over the target's own multiplication
+//   of_read_ceiling   each key once, / time, against a streaming read of these very keys, which the last-level
+//                     cache holds where they fit
+//   of_limit          of the nearer of both ceilings
 //   ns/cell           of a logit
 //   ms_two_steps      median of IndexerLogits, then SelectTopk
 #include <algorithm>
@@ -38,15 +41,15 @@ struct Case {
   int64_t rows, keys, heads;
   NamedFormat format;
   TargetInfo target;
-  size_t threads;
+  TeamSpec team;
 
   std::string Name() const {
     char name[160];
     std::snprintf(name, sizeof(name), "rows:%d/keys:%d/heads:%d/format:%s/target:%s/threads:%d",
                   static_cast<int>(rows), static_cast<int>(keys), static_cast<int>(heads),
-                  format.name, target.name, static_cast<int>(threads));
-    if (k == 0) return std::string("IndexerLogits/") + name;
-    return "IndexerTopk/k:" + std::to_string(k) + "/" + name;
+                  format.name, target.name, static_cast<int>(team.threads));
+    if (k == 0) return std::string("IndexerLogits/") + name + team.suffix();
+    return "IndexerTopk/k:" + std::to_string(k) + "/" + name + team.suffix();
   }
 };
 
@@ -74,8 +77,9 @@ class Keys {
     args.kv_c = Input(k.View());
     args.slot_mapping = Packed(static_cast<const int64_t*>(slots.data()), slots.size());
     args.cache = cache_;
-    Require(WriteLatentCache(args, {}, harness.team(c.threads).executor()));
+    Require(WriteLatentCache(args, {}, harness.team(c.team).executor()));
   }
+  ReadProbe MakeReadProbe() const { return {memory_.data(), memory_.size()}; }
   void AddTo(IndexerInputs* inputs) {
     seq_len_ = static_cast<int32_t>(num_keys_);
     inputs->keys.cache = cache_;
@@ -115,7 +119,7 @@ class Step {
  public:
   Step(const Case& c, Harness& harness)
       : case_(c),
-        executor_(harness.team(c.threads).executor()),
+        executor_(harness.team(c.team).executor()),
         keys_(c, harness),
         q_(c.format.activations, {c.rows, c.heads, kWidth}),
         weights_(DType::kFloat32, {c.rows, c.heads}),
@@ -132,7 +136,7 @@ class Step {
     logits_options_.target = c.target.target;
     logits_options_.fill = c.k > 0;
     const IndexerShape shape{c.heads, kWidth};
-    const Limits limits{1, c.rows, c.keys, c.threads};
+    const Limits limits{1, c.rows, c.keys, c.team.threads};
     Sizes sizes;
     Require(IndexerLogitsSizes(shape, logits_options_, limits, &sizes));
     logits_workspace_ = HugeBuffer(sizes.workspace_bytes);
@@ -171,6 +175,7 @@ class Step {
     Require(SelectTopk(args, options, {two_step_workspace_.data(), two_step_workspace_.size()},
                        executor_));
   }
+  const Keys& keys() const { return keys_; }
   void CheckAll() {
     Logits();
     Check(logits_);
@@ -196,20 +201,25 @@ class Step {
 };
 
 void RunRow(benchmark::State& state, const Case& c, Harness& harness) {
-  Team& team = harness.team(c.threads);
+  Team& team = harness.team(c.team);
   Step step(c, harness);
   step.CheckAll();
   const double cells = static_cast<double>(c.rows * c.keys - c.rows * (c.rows - 1) / 2);
   const double flops = 2.0 * cells * static_cast<double>(c.heads * kWidth);
   const bool is_bf16 = BFloat16KeysOf(c.format.format) == BFloat16Rows::kExact;
   const FlopLoop& loop = FlopLoopOf(c.target, is_bf16);
-  std::vector<double> two_steps;
+  ReadProbe read = step.keys().MakeReadProbe();
+  const auto key_bytes = static_cast<double>(
+      c.keys * (RecordBytes(c.format.format, kWidth) + SideBytes(c.format.format)));
   const double seconds = Measure(state, team, [&] { c.k == 0 ? step.Logits() : step.Fused(); },
                                  {{"of_flop_ceiling", "flop_ceiling_GFLOP/s", flops,
-                                   [&] { return FlopsPerSecond(team, loop); }}});
+                                   [&] { return FlopsPerSecond(team, loop); }},
+                                  {"of_read_ceiling", "own_read_ceiling_GB/s", key_bytes,
+                                   [&] { return read.BytesPerSecond(team); }}});
   state.counters["GFLOP/s"] = flops / seconds * 1e-9;
   state.counters["ns/cell"] = seconds / cells * 1e9;
-  if (c.k == 0) return;
+  if (c.k == 0 || harness.is_brief()) return;
+  std::vector<double> two_steps;
   for (int i = 0; i < 9; ++i) two_steps.push_back(TimeCalls([&] { step.TwoSteps(); }, 1));
   state.counters["ms_two_steps"] = Median(two_steps) * 1e3;
 }
@@ -218,19 +228,19 @@ void RunRow(benchmark::State& state, const Case& c, Harness& harness) {
 
 void RegisterIndexer(Harness& harness) {
   std::vector<NamedFormat> formats(std::begin(kFormats), std::end(kFormats));
-  for (const NamedFormat& format : kQuantizedFormats) {
+  for (const NamedFormat& format : RecordFormats()) {
     if (FixedWidth(format.format) == kWidth) formats.push_back(format);
   }
   const auto register_with = [&](int64_t k, int64_t rows, int64_t keys, int64_t heads,
                                  const NamedFormat& format) {
     for (const TargetInfo& target : harness.targets()) {
-      for (const size_t threads : harness.thread_counts()) {
-        const Case c{k, rows, keys, heads, format, target, threads};
+      for (const TeamSpec& team : harness.team_specs()) {
+        const Case c{k, rows, keys, heads, format, target, team};
         const bool is_shown = format.format == CacheFormat::kIndexerFp8 ||
                               (format.format == kBFloat16Format.format && rows != 2 && k == 0);
         const bool by_default = heads == 64 && keys != 131072 && is_shown &&
-                                harness.IsBest(target) && harness.IsOneOrAll(threads);
-        if (!harness.Wants(by_default)) continue;
+                                harness.IsBest(target) && harness.IsShown(team);
+        if (!harness.Wants(by_default) || (team.is_openmp && rows > 1)) continue;
         harness.Register(c.Name(),
                          [c, &harness](benchmark::State& state) { RunRow(state, c, harness); });
       }

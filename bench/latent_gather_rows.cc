@@ -93,7 +93,7 @@ void RunRow(benchmark::State& state, const Case& c, Harness& harness) {
 }
 
 bool IsDefault(const Harness& harness, const Case& c) {
-  return harness.IsBest(c.target) && harness.IsOneOrAll(c.threads) &&
+  return harness.IsBest(c.target) && harness.IsShown(c.threads) &&
          c.from.format != CacheFormat::kLatentFloat16 && c.to.activations == DType::kBFloat16;
 }
 
@@ -113,7 +113,7 @@ void RegisterCases(Harness& harness, const NamedFormat& from, const NamedFormat&
 void RegisterLatentGather(Harness& harness) {
   for (const NamedFormat& to : kFormats) {
     for (const NamedFormat& from : kFormats) RegisterCases(harness, from, to);
-    for (const NamedFormat& from : kQuantizedFormats) RegisterCases(harness, from, to);
+    for (const NamedFormat& from : RecordFormats()) RegisterCases(harness, from, to);
   }
 }
 

@@ -135,7 +135,7 @@ bool IsDefault(const Harness& harness, const Case& c) {
   const auto is_shown = [](const NamedFormat& f) {
     return f.format != CacheFormat::kLatentFloat16 && f.format != CacheFormat::kLatentFloat32;
   };
-  return harness.IsBest(c.target) && harness.IsOneOrAll(c.threads) && is_shown(c.to) &&
+  return harness.IsBest(c.target) && harness.IsShown(c.threads) && is_shown(c.to) &&
          (is_shown(c.from) ||
           (c.from.format == CacheFormat::kLatentFloat32 && c.to.format == kBFloat16Format.format));
 }
@@ -158,7 +158,7 @@ void RegisterLatentWrite(Harness& harness) {
   for (const int64_t tokens : {32, 8192}) {
     for (const NamedFormat& from : kFormats) {
       for (const NamedFormat& to : kFormats) RegisterCases(harness, tokens, from, to);
-      for (const NamedFormat& to : kQuantizedFormats) RegisterCases(harness, tokens, from, to);
+      for (const NamedFormat& to : RecordFormats()) RegisterCases(harness, tokens, from, to);
     }
   }
 }

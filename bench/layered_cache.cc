@@ -9,15 +9,11 @@
 #include "lathe/latent_cache.h"
 
 namespace lathe::bench {
-namespace {
-
-int64_t Blocks(int64_t keys) { return (keys + kBlockSize - 1) / kBlockSize; }
-
-}  // namespace
-
 int64_t CacheSpec::record_bytes() const { return RecordBytes(format.format, head_dim); }
 int64_t CacheSpec::token_bytes() const { return record_bytes() + SideBytes(format.format); }
-int64_t CacheSpec::layer_bytes() const { return batch * Blocks(keys) * kBlockSize * token_bytes(); }
+int64_t CacheSpec::layer_bytes() const {
+  return batch * blocks_per_seq() * block_size * token_bytes();
+}
 
 MlaDecodeOptions OptionsOf(Target target) {
   MlaDecodeOptions options;
@@ -28,7 +24,7 @@ MlaDecodeOptions OptionsOf(Target target) {
 
 LayeredCache::LayeredCache(const CacheSpec& spec, Harness& harness)
     : spec_(spec),
-      blocks_per_seq_(Blocks(spec.keys)),
+      blocks_per_seq_(spec.blocks_per_seq()),
       layer_bytes_(spec.layer_bytes()),
       memory_(static_cast<size_t>(spec.bytes())),
       block_table_(static_cast<size_t>(spec.batch * blocks_per_seq_)),
@@ -45,12 +41,12 @@ void LayeredCache::Write(Harness& harness) {
   source.Fill(Random(2));
   const int64_t num_blocks = spec_.layers * spec_.batch * blocks_per_seq_;
   LatentWriteArgs args;
-  args.cache = {memory_.data(), spec_.format.format, num_blocks,
-                kBlockSize,     PageBytes(),         spec_.record_bytes()};
+  args.cache = {memory_.data(),   spec_.format.format, num_blocks,
+                spec_.block_size, PageBytes(),         spec_.record_bytes()};
   std::vector<int64_t> slots(kDistinctKeys);
   std::iota(slots.begin(), slots.end(), int64_t{0});
   Team& team = harness.team(harness.all_threads());
-  for (int64_t end = num_blocks * kBlockSize; slots[0] < end;) {
+  for (int64_t end = num_blocks * spec_.block_size; slots[0] < end;) {
     const int64_t count = std::min(kDistinctKeys, end - slots[0]);
     args.kv_c = Columns(source.View(0, count), 0, spec_.kv_lora_rank);
     if (spec_.head_dim > spec_.kv_lora_rank) {
@@ -63,8 +59,8 @@ void LayeredCache::Write(Harness& harness) {
 }
 
 PagedCache LayeredCache::Pages(int64_t layer) const {
-  return {Layer(layer), spec_.format.format, spec_.batch * blocks_per_seq_,
-          kBlockSize,   PageBytes(),         spec_.record_bytes()};
+  return {Layer(layer),     spec_.format.format, spec_.batch * blocks_per_seq_,
+          spec_.block_size, PageBytes(),         spec_.record_bytes()};
 }
 
 KeySet LayeredCache::Keys(int64_t layer) const {
@@ -76,8 +72,8 @@ KeySet LayeredCache::Keys(int64_t layer) const {
 }
 
 const ref::AttentionResult& LayeredCache::Reference(const DecodeCall& call) {
-  if (reference_.out.empty()) reference_ = Reference(call, spec_.keys);
-  return reference_;
+  if (!reference_) reference_ = Reference(call, spec_.keys);
+  return *reference_;
 }
 
 ref::AttentionResult LayeredCache::Reference(const DecodeCall& call, int64_t keys) const {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The latent caches of a model's layers: one block table for all, as engines keep them, pages of 64
-// tokens in shuffled order. Going from layer to layer is how a cold row gets to data that no cache
+// tokens (or what the spec says) in shuffled order. Going from layer to layer is how a cold row gets to data that no cache
 // holds.
 #ifndef LATHE_BENCH_LAYERED_CACHE_H_
 #define LATHE_BENCH_LAYERED_CACHE_H_
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -39,14 +40,17 @@ struct CacheSpec {
   int64_t layers = 0;
   int64_t head_dim = kHeadDim;
   int64_t kv_lora_rank = kKvLoraRank;
+  int64_t block_size = kBlockSize;
 
   bool operator==(const CacheSpec& other) const {
     const auto all = [](const CacheSpec& s) {
-      return std::tie(s.format.format, s.keys, s.batch, s.layers, s.head_dim, s.kv_lora_rank);
+      return std::tie(s.format.format, s.keys, s.batch, s.layers, s.head_dim, s.kv_lora_rank,
+                      s.block_size);
     };
     return all(*this) == all(other);
   }
   MlaShape shape(int64_t heads) const { return {heads, kv_lora_rank, head_dim - kv_lora_rank}; }
+  int64_t blocks_per_seq() const { return (keys + block_size - 1) / block_size; }
   int64_t record_bytes() const;  // of the first part of a page
   int64_t token_bytes() const;   // of all parts
   int64_t layer_bytes() const;
@@ -79,7 +83,7 @@ class LayeredCache {
 
  private:
   void Write(Harness& harness);
-  int64_t PageBytes() const { return kBlockSize * spec_.token_bytes(); }
+  int64_t PageBytes() const { return spec_.block_size * spec_.token_bytes(); }
 
   CacheSpec spec_;
   int64_t blocks_per_seq_;
@@ -87,7 +91,7 @@ class LayeredCache {
   HugeBuffer memory_;
   std::vector<int32_t> block_table_;
   std::vector<int32_t> seq_lens_;
-  ref::AttentionResult reference_;
+  std::optional<ref::AttentionResult> reference_;
 };
 
 // Of layers of `layer_bytes` enough that a call finds nothing of its own left from the last time around.

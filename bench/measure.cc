@@ -26,6 +26,8 @@ constexpr double kRowSeconds = 0.8;
 constexpr int64_t kMinSamples = 5;
 constexpr int64_t kMaxSamples = 15;
 
+bool only_calls = false;
+
 // Seconds of a call, after at least one that warmed up caches, pages and clocks.
 double Estimate(const std::function<void()>& call) {
   double spent = 0.0, seconds = 0.0;
@@ -55,9 +57,15 @@ double BestNear(const std::vector<std::vector<double>>& rates, size_t c, size_t 
 
 }  // namespace
 
+void OnlyCall() { only_calls = true; }
+
 double Measure(benchmark::State& state, Team& team, const std::function<void()>& call,
                const std::vector<Ceiling>& ceilings) {
   const SpinScope spin(team);
+  if (only_calls) {
+    for ([[maybe_unused]] const auto& iteration : state) call();
+    throw CallsEnd();
+  }
   const double estimate = Estimate(call);
   const auto calls =
       std::max<int64_t>(1, static_cast<int64_t>(std::ceil(kSampleSeconds / estimate)));
@@ -84,6 +92,7 @@ double Measure(benchmark::State& state, Team& team, const std::function<void()>&
   state.counters["min_ms"] = *std::min_element(seconds.begin(), seconds.end()) * 1e3;
   state.counters["mad_percent"] = Median(deviations) / median * 100;
   state.counters["samples"] = static_cast<double>(seconds.size());
+  std::vector<double> of_limit(seconds.size(), 0.0);
   for (size_t c = 0; c < ceilings.size(); ++c) {
     double best = 0.0;
     std::vector<double> fractions;
@@ -91,10 +100,12 @@ double Measure(benchmark::State& state, Team& team, const std::function<void()>&
       const double near = BestNear(rates, c, i);
       best = std::max(best, near);
       fractions.push_back(ceilings[c].work / seconds[i] / near);
+      of_limit[i] = std::max(of_limit[i], fractions[i]);
     }
     state.counters[ceilings[c].counter] = Median(fractions);
     if (!ceilings[c].rate_counter.empty()) state.counters[ceilings[c].rate_counter] = best * 1e-9;
   }
+  if (ceilings.size() > 1) state.counters["of_limit"] = Median(of_limit);
   return median;
 }
 

@@ -33,13 +33,19 @@ double TimeCalls(const std::function<void()>& call, int64_t calls);  // mean sec
 //   mad_percent         median absolute deviation of the samples, per cent of the median
 //   samples
 //   <counter>           for each ceiling: median over the samples of (work / seconds) / ceiling,
-//   the
-//                       ceiling being the best of the four probes nearest to the sample
+//                       the ceiling being the best of the four probes nearest to the sample
 //   <rate_counter>      the best that these probes saw, in 1e9 per second
+//   of_limit            where there are several ceilings: that of the ceiling which is the limit, sample by sample; the
+//                       least time that the work can take on this machine, over the time that it took
 //
 // A benchmark iteration is one call. Google Benchmark's own time is the mean over all samples.
 double Measure(benchmark::State& state, Team& team, const std::function<void()>& call,
                const std::vector<Ceiling>& ceilings);
+
+// From here on Measure() calls as often as its benchmark iterates, does nothing else, and ends the row by throwing
+// CallsEnd: for profilers, which would otherwise see the probes.
+void OnlyCall();
+struct CallsEnd {};
 
 }  // namespace lathe::bench
 

@@ -92,7 +92,7 @@ void RegisterMergeStates(Harness& harness) {
       for (const TargetInfo& target : harness.targets()) {
         for (const size_t threads : harness.thread_counts()) {
           const Case c{parts, 32, 128, format, target, threads};
-          const bool by_default = harness.IsBest(target) && harness.IsOneOrAll(threads) &&
+          const bool by_default = harness.IsBest(target) && harness.IsShown(threads) &&
                                   format.format == CacheFormat::kLatentFloat32;
           if (!harness.Wants(by_default)) continue;
           harness.Register(c.Name(),

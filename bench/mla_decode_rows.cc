@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// MlaDecode/heads:H/keys:S/batch:B/format:F/target:T/threads:N/cache:warm|cold[/q_len:Q][/dims:D-Dv][/precision:bf16]
+// MlaDecode/heads:H/keys:S/batch:B/format:F/target:T/threads:N/cache:warm|cold[/q_len:Q][/dims:D-Dv]
+//     [/precision:bf16][/executor:openmp]
 //
 // One decode step of B sequences of S keys and Q queries each (1 where the name does not say); rows
 // are D wide, values Dv (DeepSeek's 576 and 512 where the name does not say). Query and output are
 // of the cache's type. precision:bf16 is Precision::kBFloat16, for bfloat16 rows of up to 1024 keys,
 // where kAuto (all other rows) multiplies more; oneDNN's composition rounds like it.
+// executor:openmp: on OpenMP's threads instead of a spinning hwy::ThreadPool's, for one sequence, cold.
 // Cold: every call reads the cache of another layer, in all more than four
 // last-level caches; warm: always the same one, only where it fits into the last-level cache.
 //
@@ -14,6 +16,7 @@
 //   of_flop_ceiling   GFLOP/s against the register-only loop over the target's own multiplication
 //   of_read_ceiling   GB/s against a streaming read with the same threads: cold of memory, warm of
 //                     this very cache
+//   of_limit          of the nearer of both ceilings
 //   vs_<comparator>   its time over ours; versus.h. The best target's rows only
 #include <algorithm>
 #include <cstdio>
@@ -40,22 +43,19 @@ struct Case {
   CacheSpec spec;
   int64_t heads;
   TargetInfo target;
-  size_t threads;
+  TeamSpec team;
   bool is_warm;
   int64_t q_len;
   Precision precision;
 
-  bool is_quantized() const {  // which comparators cannot read
+  bool is_record() const {  // which comparators cannot read
     const auto is_same = [this](const NamedFormat& f) { return f.format == spec.format.format; };
-    return std::any_of(std::begin(kQuantizedFormats), std::end(kQuantizedFormats), is_same);
+    return std::none_of(std::begin(kFormats), std::end(kFormats), is_same);
   }
   DecodeCall call() const {
-    DecodeCall call{spec.shape(heads),
-                    OptionsOf(target.target),
-                    spec.batch,
-                    q_len,
-                    spec.format.activations,
-                    threads};
+    DecodeCall call{
+        spec.shape(heads), OptionsOf(target.target), spec.batch, q_len, spec.format.activations,
+        team.threads};
     call.options.precision = precision;
     return call;
   }
@@ -66,14 +66,14 @@ struct Case {
                   "MlaDecode/heads:%d/keys:%d/batch:%d/format:%s/target:%s/threads:%d/cache:%s",
                   static_cast<int>(heads), static_cast<int>(spec.keys),
                   static_cast<int>(spec.batch), spec.format.name, target.name,
-                  static_cast<int>(threads), is_warm ? "warm" : "cold");
+                  static_cast<int>(team.threads), is_warm ? "warm" : "cold");
     std::string suffix;
     if (q_len != 1) suffix += "/q_len:" + std::to_string(q_len);
     if (!is_deepseek()) {
       suffix += "/dims:" + std::to_string(spec.head_dim) + "-" + std::to_string(spec.kv_lora_rank);
     }
     if (precision == Precision::kBFloat16) suffix += "/precision:bf16";
-    return name + suffix;
+    return name + suffix + team.suffix();
   }
 };
 
@@ -99,7 +99,7 @@ void Compare(benchmark::State& state, const Case& c, LayeredCache& cache, Decode
 
 void RunRow(benchmark::State& state, const Case& c, Harness& harness, const CacheSlot& slot) {
   LayeredCache& cache = Provide(slot, c.spec, harness);
-  Team& team = harness.team(c.threads);
+  Team& team = harness.team(c.team);
   MlaDecodeArgs args;
   args.keys = cache.Keys(0);
   DecodeStep step(c.call(), args, [&cache](int64_t layer, MlaDecodeArgs* a) {
@@ -116,7 +116,7 @@ void RunRow(benchmark::State& state, const Case& c, Harness& harness, const Cach
   const double seconds = MeasureDecode(state, team, step, {pairs, key_bytes},
                                        FlopLoopOf(c.target, spec.format.format, c.precision),
                                        c.is_warm ? own : harness.dram());
-  if (harness.compares() && harness.IsBest(c.target) && !c.is_quantized()) {
+  if (harness.compares() && harness.IsBest(c.target) && !c.is_record()) {
     Compare(state, c, cache, step, team, seconds);
   }
 }
@@ -127,23 +127,25 @@ bool IsDefault(const Harness& harness, const Case& c) {
     return std::find(list.begin(), list.end(), x) != list.end();
   };
   const bool is_typical = c.heads == 16 || c.heads == 128;
-  if (c.is_quantized()) {
+  if (c.is_record()) {
     return is_typical && c.q_len == 1 && !c.is_warm && harness.IsBest(c.target) &&
-           harness.IsOneOrAll(c.threads);
+           harness.IsShown(c.team);
   }
   const bool is_plain = c.spec.format.format != CacheFormat::kLatentFloat16 && c.is_deepseek() &&
                         c.q_len == 1 && c.precision == Precision::kAuto &&
                         is_one_of(c.heads, {8, 16, 20, 64, 128}) &&
                         is_one_of(c.spec.keys, {4096, 32768, 131072});
-  if (!is_plain || !harness.IsOneOrAll(c.threads)) return false;
+  if (!is_plain || !harness.IsShown(c.team)) return false;
   if (!harness.IsBest(c.target)) {
-    return is_typical && c.spec.keys == 4096 && c.spec.batch == 1 && c.threads == 1 && c.is_warm;
+    return is_typical && c.spec.keys == 4096 && c.spec.batch == 1 && c.team.threads == 1 &&
+           c.is_warm;
   }
   return c.spec.batch == 1 || (is_typical && c.spec.keys == 4096);
 }
 
 void RegisterCase(Harness& harness, const Case& c, const CacheSlot& slot) {
   if (!harness.Wants(IsDefault(harness, c))) return;
+  if (c.team.is_openmp && (c.is_warm || c.spec.batch > 1)) return;
   if (c.is_warm && c.spec.layer_bytes() > static_cast<int64_t>(harness.machine().llc_bytes)) return;
   harness.RegisterLarge(c.Name(), c.spec.bytes(), [c, &harness, slot](benchmark::State& state) {
     RunRow(state, c, harness, slot);
@@ -158,14 +160,13 @@ void RegisterMlaDecode(Harness& harness) {
   const auto register_with = [&](CacheSpec spec, bool is_warm) {
     if (!is_warm) spec.layers = ColdLayers(spec.layer_bytes(), harness.machine());
     for (const TargetInfo& target : harness.targets()) {
-      for (const size_t threads : harness.thread_counts()) {
+      for (const TeamSpec& team : harness.team_specs()) {
         for (const int64_t heads : {1, 4, 5, 8, 12, 16, 20, 32, 64, 96, 128}) {
           for (const int64_t q_len : {1, 2, 4}) {
-            RegisterCase(harness, {spec, heads, target, threads, is_warm, q_len, Precision::kAuto},
+            RegisterCase(harness, {spec, heads, target, team, is_warm, q_len, Precision::kAuto},
                          slot);
             if (spec.format.format != CacheFormat::kLatentBFloat16 || spec.keys > 1024) continue;
-            RegisterCase(harness,
-                         {spec, heads, target, threads, is_warm, q_len, Precision::kBFloat16},
+            RegisterCase(harness, {spec, heads, target, team, is_warm, q_len, Precision::kBFloat16},
                          slot);
           }
         }
@@ -183,7 +184,7 @@ void RegisterMlaDecode(Harness& harness) {
       }
     }
   }
-  for (const NamedFormat& format : kQuantizedFormats) {
+  for (const NamedFormat& format : RecordFormats()) {
     const int64_t width = WidthOf(format.format);
     if (width < kKvLoraRank) continue;  // an indexer's
     for (const bool is_warm : {true, false}) {

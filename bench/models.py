@@ -23,7 +23,7 @@ PRESETS = [
 ]
 HEADS = {"flash": 64, "pro": 128}
 # Fields that a row of a preset does not have, unless the preset says so.
-SPECIAL = ("q_len", "dims", "precision")
+SPECIAL = ("q_len", "dims", "precision", "executor")
 WIDE = ("float32", "float16")  # caches that engines do not keep
 TITLE = ["model", "layer", "heads", "context", "batch", "cache", "ms", "tokens/s", "% of", "vs"]
 

@@ -243,7 +243,7 @@ void RunRow(benchmark::State& state, const Case& c, Harness& harness) {
 }
 
 void RegisterCase(Harness& harness, const Case& c) {
-  const bool by_default = harness.IsBest(c.target) && harness.IsOneOrAll(c.threads) &&
+  const bool by_default = harness.IsBest(c.target) && harness.IsShown(c.threads) &&
                           c.tokens == 512 && c.heads == 16 &&
                           c.format.format == CacheFormat::kLatentBFloat16;
   if (!harness.Wants(by_default)) return;

@@ -149,7 +149,7 @@ void RegisterQueryPrep(Harness& harness) {
       for (const TargetInfo& target : harness.targets()) {
         for (const size_t threads : harness.thread_counts()) {
           const Case c{kind, tokens, target, threads};
-          if (!harness.Wants(harness.IsBest(target) && harness.IsOneOrAll(threads))) continue;
+          if (!harness.Wants(harness.IsBest(target) && harness.IsShown(threads))) continue;
           harness.Register(c.Name(),
                            [c, &harness](benchmark::State& state) { RunRow(state, c, harness); });
         }

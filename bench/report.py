@@ -4,8 +4,8 @@
 
   bench/report.py FILE.json [FOLDER]
 
-Prints a table for the models that people run and one for each operation, and writes SVG plots into FOLDER, or
-beside the file. A plot whose rows are missing is left out. The file may be that of a run that was ended."""
+Prints a table for the models that people run, one of the latency of one token against threads, and one for each
+operation, and writes SVG plots into FOLDER, or beside the file. Of a run of --latency it is that table and its plot alone. A plot whose rows are missing is left out. The file may be that of a run that was ended."""
 
 import json
 import pathlib
@@ -13,6 +13,7 @@ import statistics
 import sys
 
 import conditions
+import latency
 import models
 import roofline
 from svg import COLOURS, Series, draw_chart, linear, logarithmic
@@ -68,9 +69,12 @@ COUNTERS = [  # counter, title, format, factor
     ("GB/s", "GB/s", "{:.2f}", 1),
     ("of_flop_ceiling", "% flop", "{:.1f}", 100),
     ("of_read_ceiling", "% read", "{:.1f}", 100),
+    ("speedup", "speedup", "{:.2f}x", 1),
+    ("of_limit", "% limit", "{:.1f}", 100),
     ("of_memcpy", "% memcpy", "{:.1f}", 100),
     ("of_decode", "% decode", "{:.2f}", 100),
     ("tokens/s", "tokens/s", "{:.0f}", 1),
+    ("vs_copy", "copy", "{:.2f}x", 1),
     ("vs_dense", "dense", "{:.2f}x", 1),
     ("vs_onednn", "onednn", "{:.2f}x", 1),
     ("vs_openblas", "openblas", "{:.2f}x", 1),
@@ -80,14 +84,14 @@ COUNTERS = [  # counter, title, format, factor
 ]
 LEGEND = """ms  median time of a call        +-%  median deviation of its samples from that, percent
 GFLOP/s, GB/s  products, and bytes of keys (or bytes read and written), a second
-% flop, % read  of the arithmetic and the reading that this machine showed around each sample; % memcpy  of a copy of
-    as many bytes; % decode  of the time of a decode
-dense, onednn, openblas, scalar, nth_el., vqselect, and `vs` above  how many times as long the same takes: dense
-    attention over as many keys, compositions of oneDNN's or OpenBLAS's products, a plain loop, std::nth_element,
+% flop, % read  of the arithmetic and the reading that this machine showed around each sample; % limit  of
+    the nearer of both; speedup  over one thread; % memcpy  of a copy of as many bytes; % decode  of the time of a decode
+copy, dense, onednn, openblas, scalar, nth_el., vqselect, and `vs` above  how many times as long the same takes:
+    copying the keys, dense attention over as many, compositions of oneDNN's or OpenBLAS's products, a plain loop, std::nth_element,
     Highway's VQSelect"""
 MAX_COLUMNS = 120
 FIELD_ORDER = ["target", "call", "model", "layer", "format", "precision", "from", "to", "parts", "tokens", "batch",
-               "context", "keys", "rows", "columns", "k", "threads", "cache", "dims", "q_len", "heads"]
+               "context", "keys", "rows", "columns", "k", "threads", "executor", "cache", "dims", "q_len", "heads"]
 
 
 def widths_of(lines):
@@ -112,6 +116,17 @@ def print_models(rows, target):
     print(f"\nOne layer of models that people run, target {target}, {threads} threads, caches in memory; tokens/s as if the"
           "\nmodel had this layer alone; % of the ceiling that is nearer")
     print_lines([models.TITLE] + [[str(cell) for cell in line] for line in lines])
+
+
+def print_latency(rows, target):
+    lines = latency.table(rows, target)
+    if not lines:
+        return
+    print(f"\nOne token of one layer, target {target}, caches in memory; speedup over one thread, of_limit: the least time"
+          "\nthat its products or its bytes take as many threads of this machine, over the time it took")
+    label, *others = zip(latency.TITLE, *lines)
+    width = max(map(len, label))
+    print_lines(list(zip([cell.ljust(width) for cell in label], *others)))
 
 
 def print_table(operation, rows, target_rank):
@@ -141,7 +156,7 @@ def print_table(operation, rows, target_rank):
         lines.append(line)
     print(f"\n{operation}" + (": " if shared else "") + ", ".join(shared))
     # What follows from the rest is left out first.
-    for title in ("tokens/s", "GB/s"):
+    for title in ("tokens/s", "% limit", "GB/s"):
         if width_of(lines) > MAX_COLUMNS and title in lines[0]:
             at = lines[0].index(title)
             lines = [line[:at] + line[at + 1:] for line in lines]
@@ -155,7 +170,7 @@ def print_table(operation, rows, target_rank):
 
 def select(rows, **wanted):
     """Decode rows of DeepSeek's width and one query a sequence, unless `wanted` says otherwise."""
-    wanted = {"q_len": None, "dims": None, **wanted}
+    wanted = {"q_len": None, "dims": None, "executor": None, **wanted}
     return [r for r in rows if r[0] == "MlaDecode" and all(r[1].get(k) == v for k, v in wanted.items())]
 
 
@@ -279,7 +294,12 @@ def main(argv):
     measured = [r[1]["target"] for r in rows if "target" in r[1]]
     best = min(measured, key=lambda name: rank.get(name, len(rank)), default=None)
     if best is not None:
-        print_models(rows, best)
+        if context.get("selection") != "latency":
+            print_models(rows, best)
+        print_latency(rows, best)
+        latency.plot(folder / "latency_threads.svg", rows, best, cpu)
+    if context.get("selection") == "latency":
+        return 0
     for operation in dict.fromkeys(row[0] for row in rows):
         print_table(operation, [r for r in rows if r[0] == operation], rank)
     print(f"\n{LEGEND}\n")

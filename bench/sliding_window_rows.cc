@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// V4Decode/model:flash|pro/layer:window|ratio4|ratio128/context:L/batch:B/format:F/target:T/threads:N
+// V4Decode/model:flash|pro/layer:window|ratio4|ratio128/context:L/batch:B/format:F/target:T/threads:N[/executor:openmp]
 //
 // One decode step of DeepSeek-V4's attention over B sequences of L tokens: a ring of pages that holds the last 128
 // keys, and beside it nothing, K of the L / 4 compressed entries, picked at random and in ascending order, or all
@@ -7,7 +7,7 @@
 // inverse rope of 64 columns; query and output bfloat16. Every call reads other caches and lists, in all more
 // than four last-level caches of each.
 //
-//   GFLOP/s, tokens/s, of_flop_ceiling, of_read_ceiling   as MlaDecode's; all cold
+//   GFLOP/s, tokens/s, of_flop_ceiling, of_read_ceiling, of_limit   as MlaDecode's; all cold
 //   GB/s   each record once, lists, query and output, / time
 #include <algorithm>
 #include <cmath>
@@ -50,7 +50,7 @@ struct Case {
   CacheSpec window;
   CacheSpec entries;  // keys: 0 where there are none
   TargetInfo target;
-  size_t threads;
+  TeamSpec team;
 
   int64_t batch() const { return window.batch; }
   int64_t entries_seen() const {
@@ -63,7 +63,7 @@ struct Case {
                     batch(),
                     1,
                     window.format.activations,
-                    threads};
+                    team.threads};
     call.options.softmax_scale = 1.0f / std::sqrt(static_cast<float>(kWidth));
     return call;
   }
@@ -72,8 +72,8 @@ struct Case {
     std::snprintf(name, sizeof(name),
                   "V4Decode/model:%s/layer:%s/context:%d/batch:%d/format:%s/target:%s/threads:%d",
                   model.name, layer.name, static_cast<int>(context), static_cast<int>(batch()),
-                  window.format.name, target.name, static_cast<int>(threads));
-    return name;
+                  window.format.name, target.name, static_cast<int>(team.threads));
+    return name + team.suffix();
   }
 };
 
@@ -137,7 +137,7 @@ void RunRow(benchmark::State& state, const Case& c, Harness& harness, const Slot
     if (entries != nullptr) a->extra_keys.cache.data = entries->Layer(turn);
     if (lists != nullptr) a->extra_keys.indices = lists->Turn(turn);
   });
-  Team& team = harness.team(c.threads);
+  Team& team = harness.team(c.team);
   step.Run(0, team.executor());
   step.results().Check(CheckedReference(c.call(), args));
 
@@ -152,11 +152,12 @@ void RunRow(benchmark::State& state, const Case& c, Harness& harness, const Slot
 bool IsDefault(const Harness& harness, const Case& c) {
   const bool is_long = c.context == (c.layer.ratio == 0 ? 65536 : 1048576);
   return is_long && c.batch() == 1 && c.window.format.format == CacheFormat::kFp8Ds4 &&
-         harness.IsBest(c.target);
+         harness.IsBest(c.target) && harness.IsShown(c.team);
 }
 
 void RegisterCase(Harness& harness, const Case& c, const Slots& slots) {
-  if (!harness.IsOneOrAll(c.threads) || !harness.Wants(IsDefault(harness, c))) return;
+  if (!harness.Wants(IsDefault(harness, c))) return;
+  if (c.team.is_openmp && c.batch() > 1) return;
   harness.RegisterLarge(
       c.Name(), c.window.bytes() + c.entries.bytes(),
       [c, &harness, slots](benchmark::State& state) { RunRow(state, c, harness, slots); });
@@ -182,8 +183,8 @@ void RegisterSlidingWindow(Harness& harness) {
               cold(format, layer.ratio == 0 ? 0 : context / layer.ratio, batch);
           for (const Model& model : kModels) {
             for (const TargetInfo& target : harness.targets()) {
-              for (const size_t threads : harness.thread_counts()) {
-                RegisterCase(harness, {model, layer, context, window, entries, target, threads},
+              for (const TeamSpec& team : harness.team_specs()) {
+                RegisterCase(harness, {model, layer, context, window, entries, target, team},
                              slots);
               }
             }

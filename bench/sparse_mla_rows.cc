@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // SparseMla/heads:H/keys:K/context:L/batch:B/format:F/target:T/threads:N/cache:warm|cold[/precision:bf16]
+//     [/executor:openmp]
 //
 // One decode step of B sequences of L keys, of which each query sees K, picked at random and in ascending order:
 // DeepSeek-V3.2 behind its indexer. Rows are 576 wide, values 512, query and output bfloat16. Cold: every call
 // has lists of its own and reads the next of several layers, so that it finds no record in a cache; warm: always
 // the same, only where the records fit into the last-level cache.
 //
-//   GFLOP/s, tokens/s, of_flop_ceiling, of_read_ceiling   as MlaDecode's
+//   GFLOP/s, tokens/s, of_flop_ceiling, of_read_ceiling, of_limit   as MlaDecode's
 //   GB/s       each record of a list once, the list, query and output, / time
 //   vs_dense   the time of MlaDecode over sequences of K keys, just as warm or cold, over ours: what is lost
 //              by gathering
@@ -28,18 +29,15 @@ struct Case {
   CacheSpec dense;  // of as many keys as are seen
   int64_t heads;
   TargetInfo target;
-  size_t threads;
+  TeamSpec team;
   bool is_warm;
   Precision precision;
 
   int64_t topk() const { return dense.keys; }
   DecodeCall call() const {
-    DecodeCall call{spec.shape(heads),
-                    OptionsOf(target.target),
-                    spec.batch,
-                    1,
-                    spec.format.activations,
-                    threads};
+    DecodeCall call{
+        spec.shape(heads), OptionsOf(target.target), spec.batch, 1, spec.format.activations,
+        team.threads};
     call.options.precision = precision;
     return call;
   }
@@ -49,9 +47,9 @@ struct Case {
         name, sizeof(name),
         "SparseMla/heads:%d/keys:%d/context:%d/batch:%d/format:%s/target:%s/threads:%d/cache:%s%s",
         static_cast<int>(heads), static_cast<int>(topk()), static_cast<int>(spec.keys),
-        static_cast<int>(spec.batch), spec.format.name, target.name, static_cast<int>(threads),
+        static_cast<int>(spec.batch), spec.format.name, target.name, static_cast<int>(team.threads),
         is_warm ? "warm" : "cold", precision == Precision::kBFloat16 ? "/precision:bf16" : "");
-    return name;
+    return name + team.suffix();
   }
 };
 
@@ -64,7 +62,7 @@ void RunRow(benchmark::State& state, const Case& c, Harness& harness, const Slot
   LayeredCache& cache = Provide(slots.context, c.spec, harness);
   LayeredCache& dense_cache = Provide(slots.dense, c.dense, harness);
   const IndexLists lists(c.dense.layers, c.spec.batch, c.topk(), c.spec.keys);
-  Team& team = harness.team(c.threads);
+  Team& team = harness.team(c.team);
   const Executor executor = team.executor();
 
   MlaDecodeArgs args;
@@ -84,6 +82,7 @@ void RunRow(benchmark::State& state, const Case& c, Harness& harness, const Slot
       state, team, step, {pairs, static_cast<double>(pairs) * record_bytes},
       FlopLoopOf(c.target, c.spec.format.format, c.precision), c.is_warm ? own : harness.dram());
 
+  if (harness.is_brief()) return;
   args.keys = dense_cache.Keys(0);
   DecodeStep dense(c.call(), args, [&](int64_t turn, MlaDecodeArgs* a) {
     a->keys.cache.data = dense_cache.Layer(turn);
@@ -94,11 +93,12 @@ void RunRow(benchmark::State& state, const Case& c, Harness& harness, const Slot
 
 bool IsDefault(const Harness& harness, const Case& c) {
   return c.topk() == 2048 && c.spec.keys == 65536 && c.spec.batch == 1 && !c.is_warm &&
-         (c.heads == 16 || c.heads == 128) && harness.IsBest(c.target);
+         (c.heads == 16 || c.heads == 128) && harness.IsBest(c.target) && harness.IsShown(c.team);
 }
 
 void RegisterCase(Harness& harness, const Case& c, const Slots& slots) {
-  if (!harness.IsOneOrAll(c.threads) || !harness.Wants(IsDefault(harness, c))) return;
+  if (!harness.Wants(IsDefault(harness, c))) return;
+  if (c.team.is_openmp && (c.is_warm || c.spec.batch > 1)) return;
   if (c.is_warm && c.dense.layer_bytes() > static_cast<int64_t>(harness.machine().llc_bytes))
     return;
   harness.RegisterLarge(
@@ -114,12 +114,12 @@ void RegisterSparseMla(Harness& harness) {
   const NamedFormat fp8_ds_mla = {CacheFormat::kFp8DsMla, "fp8_ds_mla", DType::kBFloat16};
   const auto register_with = [&](const CacheSpec& spec, const CacheSpec& dense, bool is_warm) {
     for (const TargetInfo& target : harness.targets()) {
-      for (const size_t threads : harness.thread_counts()) {
+      for (const TeamSpec& team : harness.team_specs()) {
         for (const int64_t heads : {16, 64, 128}) {
           for (const Precision precision : {Precision::kAuto, Precision::kBFloat16}) {
             if (precision == Precision::kBFloat16 && spec.format.format != fp8_ds_mla.format)
               continue;
-            RegisterCase(harness, {spec, dense, heads, target, threads, is_warm, precision}, slots);
+            RegisterCase(harness, {spec, dense, heads, target, team, is_warm, precision}, slots);
           }
         }
       }

@@ -97,12 +97,13 @@ def draw_panel(x0, title, series, x_axis, x_label, y_axis, y_label, y_unit):
     return out
 
 
-def draw_chart(path, title, subtitle, panels, x_label, y_label, y_axis, y_unit="", x_axis=None):
+def draw_chart(path, title, subtitle, panels, x_label, y_label, y_axis, y_unit="", x_axis=None,
+               legend_width=190):
     """panels: [(title, [Series])], side by side, with one legend below for all. x_axis: None, places evenly spaced."""
     legend = {s.label: s for _, series in panels for s in series}
     # A single panel is narrower than its title.
     width = max(LEFT + len(panels) * (PANEL_WIDTH + GAP) - GAP + 24, LEFT - 24 + 10 * len(title))
-    per_row = max(1, (width - LEFT) // 190)
+    per_row = max(1, (width - LEFT) // legend_width)
     rows = (len(legend) + per_row - 1) // per_row
     height = TOP + PANEL_HEIGHT + 64 + rows * LEGEND_ROW
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
@@ -115,7 +116,7 @@ def draw_chart(path, title, subtitle, panels, x_label, y_label, y_axis, y_unit="
         out += draw_panel(LEFT + i * (PANEL_WIDTH + GAP), panel_title, series, panel_axis, x_label, y_axis, y_label,
                           y_unit)
     for i, s in enumerate(legend.values()):
-        x = LEFT + i % per_row * 190
+        x = LEFT + i % per_row * legend_width
         y = TOP + PANEL_HEIGHT + 62 + i // per_row * LEGEND_ROW
         dash = 'stroke-dasharray="5 4"' if s.dashed else ""
         out.append(segment(x, y - 4, x + 24, y - 4, s.colour, 2, dash))

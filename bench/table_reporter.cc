@@ -24,22 +24,24 @@ constexpr Column kColumns[] = {
     {"ms", "median_ms", "%.3f", 1.0, 10},           {"+-%", "mad_percent", "%.1f", 1.0, 5},
     {"GFLOP/s", "GFLOP/s", "%.1f", 1.0, 8},         {"GB/s", "GB/s", "%.2f", 1.0, 7},
     {"%flop", "of_flop_ceiling", "%.1f", 100.0, 6}, {"%read", "of_read_ceiling", "%.1f", 100.0, 6},
-    {"%memcpy", "of_memcpy", "%.1f", 100.0, 8},     {"%decode", "of_decode", "%.2f", 100.0, 8},
+    {"speedup", "speedup", "x%.2f", 1.0, 8},        {"%memcpy", "of_memcpy", "%.1f", 100.0, 8},
+    {"%decode", "of_decode", "%.2f", 100.0, 8},     {"copy", "vs_copy", "x%.2f", 1.0, 7},
     {"dense", "vs_dense", "x%.2f", 1.0, 7},         {"onednn", "vs_onednn", "x%.2f", 1.0, 7},
     {"openblas", "vs_openblas", "x%.2f", 1.0, 9},   {"scalar", "vs_scalar", "x%.1f", 1.0, 7},
     {"nth_el.", "vs_nth_element", "x%.1f", 1.0, 8}, {"vqselect", "vs_vqselect", "x%.1f", 1.0, 9},
 };
-constexpr const char* kExtraFields[] = {"q_len", "dims", "precision"};
+constexpr const char* kExtraFields[] = {"q_len", "dims", "precision", "executor"};
 constexpr char kLegend[] =
     "ms: median time of a call; +-%: median deviation of its samples from that. GFLOP/s, GB/s: "
     "products,\n"
     "bytes of keys (or read and written) a second. %flop, %read: of what this machine can multiply "
     "and\n"
-    "read, measured around each sample; %memcpy: of copying as many bytes; %decode: of the time of "
-    "a\n"
-    "decode. dense, onednn, openblas, scalar, nth_el., vqselect: how many times as long the same "
-    "takes\n"
-    "by those. [n/m]: row n of m. Ctrl-C ends the run and keeps what is done.\n";
+    "read, measured around each sample; speedup: over one thread; %memcpy: of copying as many "
+    "bytes;\n"
+    "%decode: of the time of a decode. copy, dense, onednn, openblas, scalar, nth_el., vqselect: "
+    "how many\n"
+    "times as long the same takes by those. [n/m]: row n of m. Ctrl-C ends the run and keeps what "
+    "is done.\n";
 
 std::string PadLeft(const std::string& text, size_t width) {
   return text.size() < width ? std::string(width - text.size(), ' ') + text : text;

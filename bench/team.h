@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The threads of a row: the same ones run the kernel and the probes of its ceilings.
+// The threads of a row: the same ones run the kernel and the probes of its ceilings, whoever they belong to. Two pools
+// awake on the same cores would be in each other's way for milliseconds.
 #ifndef LATHE_BENCH_TEAM_H_
 #define LATHE_BENCH_TEAM_H_
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <tuple>
 #include <vector>
+
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
 
 #include "hwy/contrib/thread_pool/thread_pool.h"
 #include "lathe/base/executor.h"
@@ -19,24 +26,57 @@ using Clock = std::chrono::steady_clock;
 
 inline double Seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
+#if defined(_OPENMP)
+inline constexpr bool kHasOpenMp = true;
+#else
+inline constexpr bool kHasOpenMp = false;
+#endif
+
+// How many threads, and whether they are OpenMP's instead of a hwy::ThreadPool's.
+struct TeamSpec {
+  size_t threads = 1;
+  bool is_openmp = false;
+
+  bool operator<(const TeamSpec& other) const {
+    return std::tie(threads, is_openmp) < std::tie(other.threads, other.is_openmp);
+  }
+  // What the name of a row ends with.
+  std::string suffix() const { return is_openmp ? "/executor:openmp" : ""; }
+};
+
 class Team {
  public:
-  explicit Team(size_t threads) : pool_(threads) {}
+  explicit Team(const TeamSpec& spec) : spec_(spec), pool_(spec.is_openmp ? 1 : spec.threads) {}
 
-  size_t size() const { return pool_.NumWorkers(); }
-  Executor executor() { return PoolExecutor(pool_); }
+  size_t size() const { return spec_.threads; }
+  Executor executor() {
+#if defined(_OPENMP)
+    if (spec_.is_openmp) return OpenMpExecutor(size());
+#endif
+    return PoolExecutor(pool_);
+  }
 
   // f(ith) on every thread.
   template <class F>
   void Run(const F& f) {
+#if defined(_OPENMP)
+    if (spec_.is_openmp) {
+#pragma omp parallel num_threads(static_cast <int>(size()))
+      f(static_cast<size_t>(omp_get_thread_num()));
+      return;
+    }
+#endif
     pool_.Run(0, size(), [&f](uint64_t ith, size_t) { f(static_cast<size_t>(ith)); });
   }
 
+  // Of the pool; OpenMP's threads wait as the environment says (OMP_WAIT_POLICY).
   void Spin(bool on) {
-    if (size() > 1) pool_.SetWaitMode(on ? hwy::PoolWaitMode::kSpin : hwy::PoolWaitMode::kBlock);
+    if (pool_.NumWorkers() == 1) return;
+    pool_.SetWaitMode(on ? hwy::PoolWaitMode::kSpin : hwy::PoolWaitMode::kBlock);
   }
 
  private:
+  TeamSpec spec_;
   hwy::ThreadPool pool_;
 };
 

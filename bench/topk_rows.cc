@@ -177,7 +177,7 @@ void RunRow(benchmark::State& state, const Case& c, Harness& harness) {
 }
 
 void RegisterCase(Harness& harness, const Case& c) {
-  const bool by_default = harness.IsBest(c.target) && harness.IsOneOrAll(c.threads) &&
+  const bool by_default = harness.IsBest(c.target) && harness.IsShown(c.threads) &&
                           (c.k == 2048 || c.columns == 131072);
   if (!harness.Wants(by_default)) return;
   const int64_t bytes = c.rows * c.columns * static_cast<int64_t>(sizeof(float));
