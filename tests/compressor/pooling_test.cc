@@ -129,6 +129,25 @@ TEST_CASE("the number of workers does not change a bit", "[compressor]") {
   }
 }
 
+TEST_CASE("a call asks for threads at most twice", "[compressor]") {
+  const Kind kind = GENERATE(from_range(kKinds));
+  using Counts = std::vector<int64_t>;
+  const Counts counts = GENERATE(Counts{128, 0}, Counts{1, 1}, Counts{259, 130});
+  CAPTURE(kind.ratio, kind.overlap, counts[0]);
+  CompressorCase c = CaseOf(kind);
+  c.head_dim = 512;
+  c.seq_lens = {259, 130};
+  CompressorProblem problem(c);
+  int times = 0;
+  auto pool = [&times](size_t num_tasks, const auto& body) {
+    ++times;
+    for (size_t task = 0; task < num_tasks; ++task) body(task);
+  };
+  problem.Feed(counts, CallableExecutor(pool, 16));
+  REQUIRE(times <= 2);
+  if (counts[1] == 130) REQUIRE(times == 2);
+}
+
 TEST_CASE("kv and scores of any type and stride", "[compressor]") {
   const Target target = LATHE_GENERATE_TARGET();
   CompressorCase c = CaseOf(GENERATE(Kind{4, true}, Kind{33, false}));

@@ -153,6 +153,28 @@ TEST_CASE("workers share a long row", "[indexer][topk]") {
   problem.RequireSameLists({}, {1, 2, 3, 7, 16, 61});
 }
 
+TEST_CASE("scoring with selection asks for threads once, or twice for rows in parts",
+          "[indexer][topk]") {
+  const bool has_parts = GENERATE(false, true);
+  IndexerCase c;
+  c.heads = 64;
+  c.seq_lens = has_parts ? std::vector<int64_t>{900, 70, 4000} : std::vector<int64_t>(64, 900);
+  SelectProblem<> problem(c, 64, 64);
+  Sizes sizes;
+  const Limits limits{0, problem.scores.num_tokens(), 4000, 16};
+  REQUIRE(IndexerTopkSizes({c.heads, c.width}, problem.options, limits, &sizes).ok());
+  std::vector<std::byte> workspace(sizes.workspace_bytes);
+  int times = 0;
+  auto pool = [&times](size_t num_tasks, const auto& body) {
+    ++times;
+    for (size_t task = 0; task < num_tasks; ++task) body(task);
+  };
+  REQUIRE(SelectIndexerTopk(problem.args, problem.options, {workspace.data(), workspace.size()},
+                            CallableExecutor(pool, 16))
+              .ok());
+  REQUIRE(times == (has_parts ? 2 : 1));
+}
+
 // Each part of a row tells the others how good its best are: the worse the parts are alike, the less that says.
 TEST_CASE("the best keys of a long row lie together, or are spread evenly", "[indexer][topk]") {
   const int64_t k = GENERATE(1, 60, 1000);

@@ -19,8 +19,8 @@ namespace {
 
 // Entries that have stats of their own, and lanes that pool whole entries: more than either is good for.
 constexpr int64_t kMaxStatsRows = 256;
-// Rows times columns that are worth a task: some 2.5 us.
-constexpr int64_t kPoolGrain = 8192;
+// Rows times columns that are worth a task: some 2 us.
+constexpr int64_t kPoolGrain = 4096;
 
 struct CompressorWorkspace {
   CompressedEntry* entries;
@@ -169,8 +169,8 @@ lathe::Status lathe::CompressTokens(const CompressorArgs& args, const Compressor
     }
     RunEntries(*kernels, call, num_entries, pieces.blocks_left, executor);
   }
-  // A row of 8 KB takes about a microsecond.
-  ForEachRange(executor, NumTokens(args), 16,
+  // A row of 8 KB takes about half a microsecond.
+  ForEachRange(executor, NumTokens(args), 4,
                [&](int64_t begin, int64_t end) { kernels->save_states(call, begin, end); });
   return OkStatus();
 }
