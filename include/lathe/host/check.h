@@ -215,12 +215,12 @@ Status CheckTensor(const char* name, const AnyView<Byte, R>& v, TensorRules rule
   return CheckRows(name, v, SizeOf(v.dtype), rules);
 }
 
-// A small float array such as lse or attn_sink: any strides, no two elements at one address.
-template <class T, size_t R>
-Status CheckFloats(const char* name, const View<T, R>& v, const int64_t (&expected)[R],
+// A small array such as lse, attn_sink or counts: any strides, no two elements at one address.
+template <class V, size_t R>
+Status CheckFloats(const char* name, const V& v, const int64_t (&expected)[R],
                    bool needs_data = true) {
   bool has_elements = true;
-  LATHE_RETURN_IF_REFUSED(CheckSpan(name, v.extent, v.stride, R, sizeof(T)));
+  LATHE_RETURN_IF_REFUSED(CheckSpan(name, v.extent, v.stride, R, ElementBytes(v)));
   for (size_t i = 0; i < R; ++i) {
     const auto dim = static_cast<int64_t>(i);
     LATHE_RETURN_IF_REFUSED(CheckExtent(name, dim, v.extent[i], expected[i]));
@@ -235,7 +235,7 @@ Status CheckFloats(const char* name, const View<T, R>& v, const int64_t (&expect
                         v.stride[1] > SaturatingMul(v.extent[0] - 1, v.stride[0]);
     if (!nested) return RefuseStride(name, 0, v.stride[0]).Must("not let elements overlap");
   }
-  return CheckData(name, v.data, alignof(T), needs_data && has_elements);
+  return CheckData(name, v.data, ElementBytes(v), needs_data && has_elements);
 }
 
 // An integer array; null only when it has no elements. `expected` -1: any extent.

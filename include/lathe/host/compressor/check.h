@@ -15,7 +15,7 @@ namespace {
 // Tokens of a sequence: sums and products of positions and ratios stay far from overflow.
 constexpr int64_t kMaxPosition = int64_t{1} << 40;
 
-// Also of a call that completes no entry, whose partials may be null.
+// True of a call that completes no entry, too, whose partials may be null.
 inline bool WantsPartials(const CompressorArgs& args) {
   return !args.partials.empty() || args.partials.extent[2] != 0;
 }
@@ -52,9 +52,7 @@ inline Status CheckTokenRows(const char* name, const In<2>& rows, int64_t num_to
   LATHE_RETURN_IF_REFUSED(CheckExtent(name, 1, rows.extent[1], width));
   LATHE_RETURN_IF_REFUSED(CheckTensor(name, rows, {num_tokens > 0}));
   if (rows.extent[0] < num_tokens) {
-    return Invalid(name, ".extent")
-        .At(0)
-        .Is(rows.extent[0])
+    return RefuseExtent(name, 0, rows.extent[0])
         .Must("be at least positions.extent[0] =", num_tokens);
   }
   return OkStatus();
@@ -62,14 +60,11 @@ inline Status CheckTokenRows(const char* name, const In<2>& rows, int64_t num_to
 
 inline Status CheckCompressorInputs(const CompressorArgs& args, const CompressorOptions& options) {
   const int64_t width = args.kv.extent[1], num_parts = options.overlap ? 2 : 1;
-  if (width < 1) return Invalid("kv", ".extent").At(1).Is(width).Must("be at least", 1);
+  if (width < 1) return RefuseExtent("kv", 1, width).Must("be at least", 1);
   if (width % num_parts != 0)
-    return Invalid("kv", ".extent").At(1).Is(width).Must("be even with options.overlap");
+    return RefuseExtent("kv", 1, width).Must("be even with options.overlap");
   if (HeadDim(args, options) > kMaxTransformWidth) {
-    return Invalid("kv", ".extent")
-        .At(1)
-        .Is(width)
-        .Must("be at most", num_parts * kMaxTransformWidth);
+    return RefuseExtent("kv", 1, width).Must("be at most", num_parts * kMaxTransformWidth);
   }
   LATHE_RETURN_IF_REFUSED(CheckIndices("positions", args.positions, {-1}));
   LATHE_RETURN_IF_REFUSED(CheckTokenRows("kv", args.kv, NumTokens(args), width));
@@ -123,13 +118,11 @@ inline Status CheckState(const CompressorArgs& args, const CompressorOptions& op
       CheckIndices("state_block_table", args.state_block_table, {NumSeqs(args), -1}));
   const int64_t columns = args.state_block_table.extent[1];
   if (columns > kMaxDim) {
-    return Invalid("state_block_table", ".extent").At(1).Is(columns).Must("be at most", kMaxDim);
+    return RefuseExtent("state_block_table", 1, columns).Must("be at most", kMaxDim);
   }
   const int64_t needed = MostOwned(options.shard, PoolWindow(options));
   if (columns * state.block_size < needed) {
-    return Invalid("state_block_table", ".extent")
-        .At(1)
-        .Is(columns)
+    return RefuseExtent("state_block_table", 1, columns)
         .Must("hold the rows of one entry, times state.block_size be at least", needed);
   }
   return OkStatus();
@@ -170,7 +163,7 @@ inline Status CheckEntrySlot(const IndexView<1>& slot_mapping, int64_t i,
                              const MutablePagedCache& cache) {
   const int64_t num_slots = cache.num_blocks * cache.block_size;
   if (slot_mapping(i) < num_slots) return OkStatus();
-  return Refuse(StatusCode::kIndexOutOfRange, "slot_mapping")
+  return OutOfRange("slot_mapping")
       .At(i)
       .Is(slot_mapping(i))
       .Must("be below cache.num_blocks * cache.block_size =", num_slots);
@@ -180,7 +173,7 @@ inline Status CheckEntrySlot(const IndexView<1>& slot_mapping, int64_t i,
 inline Status CheckEntryRope(const Rope& rope, int64_t i, int64_t position, int64_t ratio) {
   const int64_t limit = rope.cos.extent[0];
   if (!rope.is_given() || CompressedPosition(position, ratio) < limit) return OkStatus();
-  return Refuse(StatusCode::kIndexOutOfRange, "positions")
+  return OutOfRange("positions")
       .At(i)
       .Is(position)
       .Must("have its entry's first token below transform.rope.cos.extent[0] =", limit);
@@ -196,7 +189,7 @@ inline Status CheckEntry(const CompressorArgs& args, const CompressorOptions& op
     const int64_t entry = position / options.ratio;
     const int64_t covered = SaturatingMul(args.block_table.extent[1], args.cache.block_size);
     if (entry >= covered) {
-      return Refuse(StatusCode::kIndexOutOfRange, "positions")
+      return OutOfRange("positions")
           .At(token)
           .Is(position)
           .Must("have its entry below block_table.extent[1] * cache.block_size =", covered);
@@ -233,9 +226,7 @@ inline Status CheckPartials(const char* name, const View<const float, 3>& partia
   LATHE_RETURN_IF_REFUSED(CheckExtent(name, 2, partials.extent[2], head_dim));
   LATHE_RETURN_IF_REFUSED(CheckTensor(name, In<3>(partials), {num_entries > 0, is_output}));
   if (partials.extent[0] < num_entries) {
-    return Invalid(name, ".extent")
-        .At(0)
-        .Is(partials.extent[0])
+    return RefuseExtent(name, 0, partials.extent[0])
         .Must("be at least the number of entries,", num_entries);
   }
   return OkStatus();
@@ -319,10 +310,9 @@ inline Status CheckCompressedMerge(const CompressedMergeArgs& args,
     }
     if (!status.ok()) return status.Of("parts", static_cast<int64_t>(i));
   }
-  if (Overlap(RangeOf(args.positions), cache))
-    return Invalid("positions").Must("not overlap cache");
-  if (Overlap(RangeOf(args.slot_mapping), cache))
-    return Invalid("slot_mapping").Must("not overlap cache");
+  LATHE_RETURN_IF_REFUSED(CheckApart(
+      {{"positions", RangeOf(args.positions)}, {"slot_mapping", RangeOf(args.slot_mapping)}},
+      {{"not overlap cache", cache}}));
   if (Overlaps(args.transform, cache)) return Invalid("transform").Must("not overlap cache");
   return CheckMergePlaces(args, options.ratio);
 }

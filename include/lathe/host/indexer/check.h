@@ -26,24 +26,6 @@ inline IndexerBatch ShapeOf(const IndexerInputs& inputs) {
           BatchOf(inputs.weights.extent[0], inputs.query_start_loc, IsOneSequence(inputs.keys))};
 }
 
-// Codes have no dtype, else as a tensor.
-inline Status CheckCodes(const char* name, const View<const float8_e4m3fn, 3>& v, bool needs_data) {
-  LATHE_RETURN_IF_REFUSED(CheckSpan(name, v.extent, v.stride, 3, 1));
-  if (v.extent[2] > 1 && v.stride[2] != 1) {
-    return Invalid(name, ".stride").At(2).Is(v.stride[2]).Must("be", 1);
-  }
-  for (int64_t dim = 0; dim < 2; ++dim) {
-    if (v.extent[dim] > 1 && v.stride[dim] < v.extent[2]) {
-      return Invalid(name, ".stride")
-          .At(dim)
-          .Is(v.stride[dim])
-          .Must("be at least a row's width,", v.extent[2]);
-    }
-  }
-  if (needs_data && v.empty()) return Invalid(name, ".data").Must("not be null");
-  return OkStatus();
-}
-
 inline Status CheckIndexerDims(const char* heads_name, int64_t num_heads, const char* width_name,
                                int64_t width) {
   LATHE_RETURN_IF_REFUSED(CheckDim(heads_name, num_heads, 1));
@@ -72,7 +54,7 @@ inline Status CheckIndexerQuery(const IndexerInputs& inputs, const IndexerBatch&
   LATHE_RETURN_IF_REFUSED(
       CheckIndexerDims("inputs.weights.extent[1]", shape.num_heads,
                        has_codes ? "inputs.q_fp8.extent[2]" : "inputs.q.extent[2]", extent[2]));
-  return has_codes ? CheckCodes(name, inputs.q_fp8, needs_data)
+  return has_codes ? CheckRows(name, inputs.q_fp8, sizeof(float8_e4m3fn), {needs_data})
                    : CheckTensor(name, inputs.q, {needs_data});
 }
 

@@ -51,10 +51,7 @@ inline Status CheckColumns(const IndexerRows& rows, int64_t columns) {
     most = (std::max)(most, block.key_end);
   });
   if (most <= columns) return OkStatus();
-  return Invalid("logits", ".extent")
-      .At(1)
-      .Is(columns)
-      .Must("be at least the end of the longest row,", most);
+  return RefuseExtent("logits", 1, columns).Must("be at least the end of the longest row,", most);
 }
 
 inline Status CheckIndexerLogits(const IndexerLogitsArgs& args, const IndexerBatch& shape,

@@ -93,11 +93,8 @@ inline Status CheckListedKeys(const IndexerTopkArgs& args, const IndexerRows& ro
     const int64_t t = row.token_begin + row.row_begin;
     const int64_t seq = !is_one_sequence ? row.seq : args.row_seq.empty() ? t : args.row_seq(t);
     if (has_table && (seq < 0 || seq >= args.block_table.extent[0])) {
-      status =
-          Refuse(StatusCode::kIndexOutOfRange, "row_seq")
-              .At(t)
-              .Is(seq)
-              .Must("be within 0 and block_table.extent[0] - 1 =", args.block_table.extent[0] - 1);
+      status = OutOfRange("row_seq").At(t).Is(seq).Must(
+          "be within 0 and block_table.extent[0] - 1 =", args.block_table.extent[0] - 1);
       return;
     }
     const bool from_start = options.index_base == TopkIndexBase::kRowStart;
@@ -106,7 +103,7 @@ inline Status CheckListedKeys(const IndexerTopkArgs& args, const IndexerRows& ro
     if (row.key_end > kMaxDim) {
       status = Invalid("inputs").Must("have rows with keys up to, at most,", kMaxDim);
     } else if (has_table && end > covered) {
-      status = Refuse(StatusCode::kIndexOutOfRange, "block_table", ".extent")
+      status = OutOfRange("block_table", ".extent")
                    .At(1)
                    .Is(args.block_table.extent[1])
                    .Must("cover, with block_size, the keys of every row,", end);
@@ -140,10 +137,10 @@ inline Status CheckIndexerTopk(const IndexerTopkArgs& args, const IndexerBatch& 
   LATHE_RETURN_IF_REFUSED(
       CheckTopkTable(TopkArgsOf(args, is_one_sequence ? num_tokens : shape.batch.num_seqs, 0)));
   LATHE_RETURN_IF_REFUSED(CheckTopkOverlap(topk));
-  LATHE_RETURN_IF_REFUSED(CheckIndexerOverlap(
-      args.inputs, shape, RangeOf(IndexView<2>(args.indices)), "not overlap indices"));
-  LATHE_RETURN_IF_REFUSED(CheckIndexerOverlap(
-      args.inputs, shape, RangeOf(IndexView<1>(args.counts)), "not overlap counts"));
+  LATHE_RETURN_IF_REFUSED(
+      CheckIndexerOverlap(args.inputs, shape, RangeOf(args.indices), "not overlap indices"));
+  LATHE_RETURN_IF_REFUSED(
+      CheckIndexerOverlap(args.inputs, shape, RangeOf(args.counts), "not overlap counts"));
   return CheckListedKeys(args, {ResolveKeys(args.inputs.keys), shape.batch}, options, topk);
 }
 

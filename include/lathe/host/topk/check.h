@@ -4,7 +4,6 @@
 #define LATHE_HOST_TOPK_CHECK_H_
 
 #include <algorithm>
-#include <type_traits>
 
 #include "lathe/host/check.h"
 #include "lathe/kernel/topk/row.h"
@@ -14,31 +13,13 @@ namespace lathe::detail {
 namespace {
 
 // An array to be written: no two elements at one address. The strides of a list without places are free.
-template <class T, size_t R>
-Status CheckTopkOutput(const char* name, const View<T, R>& v, const int64_t (&expected)[R]) {
+template <class V, size_t R>
+Status CheckTopkOutput(const char* name, const V& v, const int64_t (&expected)[R]) {
   bool has_elements = true;
   for (const int64_t extent : v.extent) has_elements = has_elements && extent != 0;
   if (has_elements) return CheckFloats(name, v, expected);
-  LATHE_RETURN_IF_REFUSED(CheckSpan(name, v.extent, v.stride, R, sizeof(T)));
-  for (size_t i = 0; i < R; ++i) {
-    LATHE_RETURN_IF_REFUSED(CheckExtent(name, static_cast<int64_t>(i), v.extent[i], expected[i]));
-  }
-  return OkStatus();
-}
-
-template <size_t R>
-Status CheckTopkOutput(const char* name, const MutableIndexView<R>& v,
-                       const int64_t (&expected)[R]) {
-  const auto check = [&](auto* data) {
-    View<std::remove_pointer_t<decltype(data)>, R> typed;
-    typed.data = data;
-    for (size_t i = 0; i < R; ++i) {
-      typed.extent[i] = v.extent[i];
-      typed.stride[i] = v.stride[i];
-    }
-    return CheckTopkOutput(name, typed, expected);
-  };
-  return v.is_int64 ? check(static_cast<int64_t*>(v.data)) : check(static_cast<int32_t*>(v.data));
+  LATHE_RETURN_IF_REFUSED(CheckSpan(name, v.extent, v.stride, R, ElementBytes(v)));
+  return CheckExtents(name, v, expected, static_cast<int64_t>(R));
 }
 
 // Places that a row's list must have.
@@ -57,9 +38,7 @@ inline Status CheckTopkOptions(const TopkOptions& options) {
     return Invalid("options.pool_size").Is(options.pool_size).Must("be within 1 and", kMaxDim);
   }
   if (options.index_base > TopkIndexBase::kRowStart) {
-    return Invalid("options.index_base")
-        .Is(static_cast<int64_t>(options.index_base))
-        .Must("be a known TopkIndexBase");
+    return Invalid("options.index_base").Is(options.index_base).Must("be a known TopkIndexBase");
   }
   return OkStatus();
 }
@@ -69,7 +48,7 @@ inline Status CheckTopkInputs(const TopkArgs& args) {
   LATHE_RETURN_IF_REFUSED(
       CheckTensor("logits", In<2>(args.logits), {num_rows > 0 && num_columns > 0}));
   if (num_columns > kMaxDim) {
-    return Invalid("logits", ".extent").At(1).Is(num_columns).Must("be at most", kMaxDim);
+    return RefuseExtent("logits", 1, num_columns).Must("be at most", kMaxDim);
   }
   struct PerRow {
     const char* name;
@@ -87,9 +66,7 @@ inline Status CheckTopkInputs(const TopkArgs& args) {
 inline Status CheckTopkOutputs(const TopkArgs& args, const TopkOptions& options) {
   const int64_t num_rows = args.logits.extent[0], width = args.indices.extent[1];
   if (const int64_t least = TopkWidth(options); width < least) {
-    return Invalid("indices", ".extent")
-        .At(1)
-        .Is(width)
+    return RefuseExtent("indices", 1, width)
         .Must("be at least k * pool_size + append_newest =", least);
   }
   LATHE_RETURN_IF_REFUSED(CheckTopkOutput("indices", args.indices, {num_rows, width}));
@@ -129,8 +106,8 @@ inline Status CheckTopkTable(const TopkArgs& args) {
 
 // No output may touch an input or another output.
 inline Status CheckTopkOverlap(const TopkArgs& args) {
-  const ByteRange indices = RangeOf(IndexView<2>(args.indices));
-  const ByteRange counts = RangeOf(IndexView<1>(args.counts));
+  const ByteRange indices = RangeOf(args.indices);
+  const ByteRange counts = RangeOf(args.counts);
   const ByteRange values = RangeOf(args.values);
   LATHE_RETURN_IF_REFUSED(CheckApart({{"logits", RangeOf(args.logits)},
                                       {"row_starts", RangeOf(args.row_starts)},
@@ -179,16 +156,11 @@ inline Status CheckTopkRows(const TopkArgs& args, const TopkOptions& options) {
   for (int64_t t = 0; t < args.logits.extent[0]; ++t) {
     const int64_t seq = args.row_seq.empty() ? t : args.row_seq(t);
     if (has_table && (seq < 0 || seq >= args.block_table.extent[0])) {
-      return Refuse(StatusCode::kIndexOutOfRange, "row_seq")
-          .At(t)
-          .Is(seq)
-          .Must("be within 0 and block_table.extent[0] - 1 =", args.block_table.extent[0] - 1);
+      return OutOfRange("row_seq").At(t).Is(seq).Must("be within 0 and block_table.extent[0] - 1 =",
+                                                      args.block_table.extent[0] - 1);
     }
     if (!args.row_lens.empty() && args.row_lens(t) > kMaxSpan) {
-      return Refuse(StatusCode::kIndexOutOfRange, "row_lens")
-          .At(t)
-          .Is(args.row_lens(t))
-          .Must("be at most", kMaxSpan);
+      return OutOfRange("row_lens").At(t).Is(args.row_lens(t)).Must("be at most", kMaxSpan);
     }
     const TopkRow row = TopkRowOf(args, options, t);
     const int64_t first = (row.begin - row.origin) * options.pool_size;
@@ -198,7 +170,7 @@ inline Status CheckTopkRows(const TopkArgs& args, const TopkOptions& options) {
       return Invalid("indices").Must("be int64 to hold the position", row.length - 1);
     }
     if (row.length > covered) {
-      return Refuse(StatusCode::kIndexOutOfRange, "block_table", ".extent")
+      return OutOfRange("block_table", ".extent")
           .At(1)
           .Is(args.block_table.extent[1])
           .Must("cover, with block_size, the positions of every row,", row.length);
