@@ -4,7 +4,6 @@
 #ifndef LATHE_CAPI_CONVERSION_H_
 #define LATHE_CAPI_CONVERSION_H_
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -239,8 +238,8 @@ class Conversion {
       Refuse(Invalid("", ".rank").Is(from.rank).Must("be", kRank));
       return false;
     }
-    std::copy_n(from.extent, kRank, to->extent);
-    std::copy_n(from.stride, kRank, to->stride);
+    std::memcpy(to->extent, from.extent, sizeof(to->extent));
+    std::memcpy(to->stride, from.stride, sizeof(to->stride));
     return true;
   }
 
