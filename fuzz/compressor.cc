@@ -2,6 +2,7 @@
 // Compression of tokens: what is accepted runs within its arrays and agrees with the reference; any division of the
 // tokens into calls and workers gives the same bits, and so do partials that are merged.
 #include "fuzz_input.h"
+#include "lathe/ref/attention_ref.h"
 #include "lathe/ref/compressor_ref.h"
 #include "row_transform.h"
 

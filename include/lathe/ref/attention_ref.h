@@ -39,7 +39,7 @@ inline std::vector<double> DecodeRow(const PagedCache& cache, int64_t block, int
 
 // T rows of H heads: out [T, H, Dv] and the natural, sink-less lse [T, H]; an empty row is 0 and -inf.
 struct AttentionResult {
-  AttentionResult(int64_t num_rows, int64_t v_dim)
+  explicit AttentionResult(int64_t num_rows = 0, int64_t v_dim = 0)
       : out(static_cast<size_t>(num_rows * v_dim)), lse(static_cast<size_t>(num_rows), -kInf) {}
   std::vector<double> out;
   std::vector<double> lse;
