@@ -66,7 +66,7 @@ void PrintFlopCeilings(const std::vector<Team*>& teams) {
 }
 
 void PrintCeilings(const Machine& machine) {
-  Team one(1), all(machine.cores);
+  Team one({1, false}), all({machine.cores, false});
   std::vector<Team*> teams = {&one};
   std::printf("\nwhat this machine can reach %13s", "1 thread");
   if (machine.cores > 1) {
