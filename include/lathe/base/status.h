@@ -110,7 +110,6 @@ struct [[nodiscard]] Status {
     }
     return s;
   }
-  LATHE_INLINE constexpr Status IsReal(double value) const noexcept { return Is(value); }
   LATHE_INLINE constexpr Status IsNamed(const char* value) const noexcept {
     Status s = *this;
     s.kind = Kind::kName;

@@ -217,8 +217,8 @@ Status CheckTensor(const char* name, const AnyView<Byte, R>& v, TensorRules rule
 
 // A small array such as lse, attn_sink or counts: any strides, no two elements at one address.
 template <class V, size_t R>
-Status CheckFloats(const char* name, const V& v, const int64_t (&expected)[R],
-                   bool needs_data = true) {
+Status CheckElements(const char* name, const V& v, const int64_t (&expected)[R],
+                     bool needs_data = true) {
   bool has_elements = true;
   LATHE_RETURN_IF_REFUSED(CheckSpan(name, v.extent, v.stride, R, ElementBytes(v)));
   for (size_t i = 0; i < R; ++i) {

@@ -42,8 +42,8 @@ inline Status CheckQueryRows(const QueryPrepArgs& args) {
 
 inline Status CheckHeadWeights(const QueryPrepArgs& args, const QueryPrepOptions& options) {
   LATHE_RETURN_IF_REFUSED(CheckTensor("weights", args.weights, {}));
-  LATHE_RETURN_IF_REFUSED(CheckFloats("weights_out", args.weights_out,
-                                      {args.weights.extent[0], args.weights.extent[1]}));
+  LATHE_RETURN_IF_REFUSED(CheckElements("weights_out", args.weights_out,
+                                        {args.weights.extent[0], args.weights.extent[1]}));
   if (!std::isfinite(options.softmax_scale)) {
     return Invalid("softmax_scale").Is(options.softmax_scale).Must("be finite");
   }
@@ -96,7 +96,7 @@ inline Status CheckQueryPrep(const QueryPrepArgs& args, const QueryPrepOptions& 
   if (IsGiven(args.q_scales)) {
     if (!IsGiven(args.codes)) return Invalid("q_scales").Must("not be given without codes");
     LATHE_RETURN_IF_REFUSED(
-        CheckFloats("q_scales", args.q_scales, {args.q.extent[0], args.q.extent[1]}));
+        CheckElements("q_scales", args.q_scales, {args.q.extent[0], args.q.extent[1]}));
   }
   if (has_weights != IsGiven(args.weights_out)) {
     return Invalid("weights_out").Must("be given with weights, and not without");

@@ -14,9 +14,7 @@ namespace {
 
 inline Status CheckScoreTransform(const char* name, float parameter) {
   if (parameter >= 0.0f && std::isfinite(parameter)) return OkStatus();
-  return Invalid(name)
-      .IsReal(static_cast<double>(parameter))
-      .Must("be finite and at least 0 (0: none)");
+  return Invalid(name).Is(parameter).Must("be finite and at least 0 (0: none)");
 }
 
 // What MlaDecodeOptions and PrefillOptions have in common.
@@ -25,7 +23,7 @@ Status CheckOptions(const Options& options) {
   const float scale = options.softmax_scale;
   if (!(scale > 0.0f) || !std::isfinite(scale)) {
     return Invalid("options.softmax_scale")
-        .IsReal(static_cast<double>(scale))
+        .Is(scale)
         .Must("be finite and above 0 (it has no default)");
   }
   if (options.split_tokens < 1) {
@@ -62,7 +60,7 @@ inline Status CheckResults(const Out<3>& out, const View<float, 2>& lse, int64_t
   }
   LATHE_RETURN_IF_REFUSED(CheckTensor("out", out, {needs_data && num_tokens > 0, true}));
   if (!IsGiven(lse)) return OkStatus();
-  return CheckFloats("lse", lse, {num_tokens, num_heads}, needs_data);
+  return CheckElements("lse", lse, {num_tokens, num_heads}, needs_data);
 }
 
 }  // namespace

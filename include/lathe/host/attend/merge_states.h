@@ -36,7 +36,7 @@ inline Status CheckMergePart(const MergeStatesArgs& args, const MergePart& part)
     LATHE_RETURN_IF_REFUSED(CheckExtent("out", dim, part.out.extent[dim], extent[dim]));
   }
   LATHE_RETURN_IF_REFUSED(CheckTensor("out", part.out, {extent[0] > 0}));
-  LATHE_RETURN_IF_REFUSED(CheckFloats("lse", part.lse, {extent[0], extent[1]}));
+  LATHE_RETURN_IF_REFUSED(CheckElements("lse", part.lse, {extent[0], extent[1]}));
   return CheckMergeOverlap(args, part);
 }
 
@@ -45,17 +45,16 @@ inline Status CheckMergeStates(const MergeStatesArgs& args) {
   if (args.parts == nullptr) return Invalid("parts").Must("not be null");
   const int64_t* extent = args.out.extent;
   for (int64_t dim = 1; dim < 3; ++dim) {
-    if (extent[dim] < 1)
-      return Invalid("out", ".extent").At(dim).Is(extent[dim]).Must("be at least", 1);
+    if (extent[dim] < 1) return RefuseExtent("out", dim, extent[dim]).Must("be at least", 1);
   }
   LATHE_RETURN_IF_REFUSED(CheckTensor("out", args.out, {extent[0] > 0, true}));
   if (IsGiven(args.lse)) {
-    LATHE_RETURN_IF_REFUSED(CheckFloats("lse", args.lse, {extent[0], extent[1]}));
+    LATHE_RETURN_IF_REFUSED(CheckElements("lse", args.lse, {extent[0], extent[1]}));
     if (Overlap(RangeOf(args.out), RangeOf(args.lse)))
       return Invalid("lse").Must("not overlap out");
   }
   if (IsGiven(args.attn_sink)) {
-    LATHE_RETURN_IF_REFUSED(CheckFloats("attn_sink", args.attn_sink, {extent[1]}));
+    LATHE_RETURN_IF_REFUSED(CheckElements("attn_sink", args.attn_sink, {extent[1]}));
     if (Overlap(RangeOf(args.attn_sink), RangeOf(args.out)) ||
         Overlap(RangeOf(args.attn_sink), RangeOf(args.lse))) {
       return Invalid("attn_sink").Must("not overlap out or lse");

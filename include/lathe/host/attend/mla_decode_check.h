@@ -115,7 +115,7 @@ inline Status CheckWords(const char* name, const View<const uint64_t, 2>& v, int
   if (v.extent[0] > 0 && v.extent[1] > 0 && v.empty())
     return Invalid(name, ".data").Must("not be null");
   if (IsAligned(v.data, alignof(uint64_t))) return OkStatus();
-  return Invalid(name, ".data").Must("be aligned to", static_cast<int64_t>(alignof(uint64_t)));
+  return Invalid(name, ".data").Must("be aligned to", alignof(uint64_t));
 }
 
 // Plan needs no tensor data.
@@ -142,7 +142,7 @@ inline Status CheckArgs(const MlaShape& shape, const MlaDecodeOptions& options,
   }
   LATHE_RETURN_IF_REFUSED(CheckOutRope(shape, args));
   if (IsGiven(args.attn_sink)) {
-    LATHE_RETURN_IF_REFUSED(CheckFloats("attn_sink", args.attn_sink, {shape.num_heads}));
+    LATHE_RETURN_IF_REFUSED(CheckElements("attn_sink", args.attn_sink, {shape.num_heads}));
   }
   return CheckOverlap(shape, args);
 }

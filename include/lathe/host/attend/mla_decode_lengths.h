@@ -15,9 +15,7 @@ inline Status CheckTreeMask(const MlaDecodeArgs& args) {
   for (int64_t b = 0; b < batch.num_seqs; ++b) {
     const int64_t q_len = batch.RowsOf(b).q_len, words = args.tree_mask.extent[1];
     if ((q_len + 63) / 64 <= words) continue;
-    return Invalid("tree_mask", ".extent")
-        .At(1)
-        .Is(words)
+    return RefuseExtent("tree_mask", 1, words)
         .Must("be at least a word for each 64 queries of a sequence,", (q_len + 63) / 64);
   }
   return OkStatus();
@@ -66,8 +64,7 @@ inline Status CheckOutPositions(const MlaDecodeArgs& args, const AttendCall& cal
   }
   for (int64_t b = 0; b < batch.num_seqs; ++b) {
     const int64_t seq_len = call.keys[0].SeqLen(b), q_len = batch.RowsOf(b).q_len;
-    const Status refused =
-        Refuse(StatusCode::kIndexOutOfRange, kKeyNames[0].seq_lens).At(b).Is(seq_len);
+    const Status refused = OutOfRange(kKeyNames[0].seq_lens).At(b).Is(seq_len);
     if (q_len > 0 && seq_len > limit)
       return refused.Must("be at most out_rope.cos.extent[0] =", limit);
     if (q_len > seq_len && !is_causal) {

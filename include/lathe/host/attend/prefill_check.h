@@ -76,7 +76,7 @@ inline Status CheckArgs(const PrefillShape& shape, const PrefillArgs& args, bool
         .MustName("be that of k,", Name(args.k.dtype));
   }
   if (IsGiven(args.attn_sink)) {
-    LATHE_RETURN_IF_REFUSED(CheckFloats("attn_sink", args.attn_sink, {shape.num_heads}));
+    LATHE_RETURN_IF_REFUSED(CheckElements("attn_sink", args.attn_sink, {shape.num_heads}));
   }
   return CheckPrefillOverlap(args);
 }

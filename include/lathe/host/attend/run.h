@@ -73,9 +73,7 @@ inline Status CheckWorkspace(const AttendPlan& plan, Buffer workspace) {
 inline Status CheckPart(size_t ith, size_t nth) {
   if (nth < 1) return Invalid("nth").Is(0).Must("be at least", 1);
   if (ith >= nth) {
-    return Invalid("ith")
-        .Is(static_cast<int64_t>(ith))
-        .Must("be below nth =", static_cast<int64_t>(nth));
+    return Invalid("ith").Is(ith).Must("be below nth =", nth);
   }
   return OkStatus();
 }

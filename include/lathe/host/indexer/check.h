@@ -42,7 +42,7 @@ inline Status CheckIndexerQuery(const IndexerInputs& inputs, const IndexerBatch&
   const int64_t num_tokens = shape.batch.num_tokens;
   const bool needs_data = num_tokens > 0;
   LATHE_RETURN_IF_REFUSED(
-      CheckFloats("inputs.weights", inputs.weights, {num_tokens, shape.num_heads}));
+      CheckElements("inputs.weights", inputs.weights, {num_tokens, shape.num_heads}));
   const bool has_codes = inputs.q_fp8.extent[2] != 0;
   if (inputs.q.extent[2] != 0 && has_codes) {
     return Invalid("inputs.q").Must("not be given beside inputs.q_fp8");

@@ -17,7 +17,7 @@ template <class V, size_t R>
 Status CheckTopkOutput(const char* name, const V& v, const int64_t (&expected)[R]) {
   bool has_elements = true;
   for (const int64_t extent : v.extent) has_elements = has_elements && extent != 0;
-  if (has_elements) return CheckFloats(name, v, expected);
+  if (has_elements) return CheckElements(name, v, expected);
   LATHE_RETURN_IF_REFUSED(CheckSpan(name, v.extent, v.stride, R, ElementBytes(v)));
   return CheckExtents(name, v, expected, static_cast<int64_t>(R));
 }
