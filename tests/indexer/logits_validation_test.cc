@@ -306,9 +306,14 @@ TEST_CASE("no rows, no work", "[indexer][logits]") {
   args.inputs.q = Packed(static_cast<const float*>(nullptr), 0, 4, 64);
   args.inputs.weights = Packed(static_cast<const float*>(nullptr), 0, 4);
   args.inputs.keys.cache = {nullptr, CacheFormat::kLatentFloat32, 0, 16, 4096, 256};
+  // Rows that are not there may be of any length.
+  args.logits = {nullptr, {0, INT64_MAX}, {INT64_MAX, 1}};
   const Status status = ComputeIndexerLogits(args, {}, {});
   INFO(Format(status).c_str());
   REQUIRE(status.ok());
+  const int64_t starts[] = {0, 0};
+  args.inputs.query_start_loc = Packed(starts, 2);
+  REQUIRE(ref::IndexerLogits(args.inputs, INT64_MAX).empty());
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #define LATHE_REF_INDEXER_REF_H_
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "lathe/indexer_logits.h"
@@ -62,12 +63,12 @@ inline std::vector<double> IndexerLogits(const IndexerInputs& inputs, int64_t co
   for (const auto [begin, end] :
        RowsOfSequences(num_tokens, inputs.query_start_loc, IsOneSequence(keys))) {
     ++b;
-    std::vector<std::vector<double>> decoded(static_cast<size_t>(columns));
+    std::map<int64_t, std::vector<double>> decoded;
     for (int64_t token = begin; token < end; ++token) {
       const IndexerRow row = IndexerRowAt(inputs, token);
       for (const int64_t key : VisibleKeys(keys, true, {}, b, end - begin, token - begin, token)) {
         if (!IsCandidate(inputs, token, key)) continue;
-        std::vector<double>& key_row = decoded[static_cast<size_t>(key)];
+        std::vector<double>& key_row = decoded[key];
         if (key_row.empty()) key_row = KeyRow(keys, b, key, width);
         logits[static_cast<size_t>(token * columns + key)] = IndexerLogit(row, key_row);
       }
