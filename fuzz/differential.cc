@@ -281,7 +281,6 @@ Decode MakeDecode(Input& in, Arrays& arrays, const Batch& batch) {
   call.shape = {heads, rank, rope};
   call.options.softmax_scale =
       in.Pick({0.3f, 0.6f, 1.5f, 0.05f}) / std::sqrt(static_cast<float>(width));
-  call.options.split_tokens = in.Pick<int64_t>({1024, 1, 100, 256});
   call.options.precision =
       in.Pick({Precision::kAuto, Precision::kAuto, Precision::kBFloat16, Precision::kFloat32});
   call.options.target = AnyTarget(in);
@@ -505,7 +504,6 @@ Prefill MakePrefill(Input& in, Arrays& arrays) {
   call.options.softmax_scale = in.Pick({0.05f, 0.2f, 0.5f});
   call.options.causal = !in.Chance(3);
   if (in.Chance(4)) call.options.window = in.Pick<int64_t>({1, 5, 128});
-  call.options.split_tokens = in.Pick<int64_t>({1024, 1, 100, 256});
   call.options.precision = in.Pick({Precision::kAuto, Precision::kBFloat16, Precision::kFloat32});
   call.options.target = AnyTarget(in);
   std::vector<int32_t> rows{0}, keys{0};

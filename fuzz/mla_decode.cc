@@ -113,7 +113,6 @@ Call MakeCall(Input& in, Arrays& arrays) {
   call.shape.qk_rope_head_dim = in.Odd(rope);
   call.options.softmax_scale = in.Absurd(64) ? in.Pick({0.0f, -1.0f, NAN, INFINITY}) : 0.125f;
   call.options.causal = !in.Chance(4);
-  call.options.split_tokens = in.Odd(in.Pick<int64_t>({1024, 1, 100}));
   call.options.lse_policy.base2 = in.Flip();
   call.options.target = in.Absurd(64) ? static_cast<Target>(in.Int(0, 255)) : TargetOf(in);
   call.options.check_indices = !in.Chance(8) || !in.is_calm();

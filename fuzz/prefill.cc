@@ -57,7 +57,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   options.softmax_scale = in.Absurd(64) ? in.Pick({0.0f, -1.0f, NAN, INFINITY}) : 0.125f;
   options.causal = in.Flip();
   if (in.Chance(4)) options.window = in.Odd(in.Int(1, 20));
-  options.split_tokens = in.Odd(in.Pick<int64_t>({1024, 1, 100}));
   options.target = in.Absurd(64) ? static_cast<Target>(in.Int(0, 255)) : fuzz::TargetOf(in);
   PrefillArgs args;
   const DType kv_type = fuzz::DTypeOf(in);

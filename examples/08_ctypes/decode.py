@@ -67,7 +67,7 @@ class Shape(Sized):
 
 class Options(Sized):
     _fields_ = [("struct_size", c.c_size_t), ("softmax_scale", c.c_float), ("no_causal", c.c_int32),
-                ("split_tokens", c.c_int64), ("precision", c.c_int32), ("target", c.c_int32),
+                ("precision", c.c_int32), ("target", c.c_int32),
                 ("lse_policy", LsePolicy), ("no_check_indices", c.c_int32)]
 
 

@@ -53,9 +53,6 @@ struct MlaDecodeOptions {
   // Bottom-right causality: query i of a sequence with L keys and q_len queries sees positions
   // 0 .. L - q_len + i. false: every query sees all L keys.
   bool causal = true;
-  // Keys a partial result covers at least, > 0. Together with a sequence's length it decides where the
-  // sums are cut, so it decides the last bits of a result; threads and batch do not.
-  int64_t split_tokens = 1024;
   // With kAuto weights are rounded to bfloat16, but rows with up to 1024 keys, where errors do not average
   // out, add what that loses in a second pass: errors stay below 8e-4 or 2.01/128 relative, unless a
   // handful of many keys carries all the weight (docs/numerics.md). kBFloat16 rounds at every length.
@@ -156,9 +153,9 @@ LATHE_API Status RunMlaDecode(const MlaDecodePlan& plan, const MlaDecodeArgs& ar
                               Buffer workspace, const Executor& executor = {}) noexcept;
 
 // RunMlaDecode for pools that are already inside a parallel region: call Part once for every ith of [0, nth), each on
-// a thread of its own or not, wait for all (the pool's own barrier), then Merge for every ith of its own nth. nth is
-// any number >= 1; with more than the plan's num_workers some have nothing to do in Part. Each refuses what
-// RunMlaDecode refuses, and ith >= nth.
+// a thread of its own or not, wait for all (the pool's own barrier), then Merge once for every ith of its own nth, which
+// uses up what Part has left in the workspace. nth is any number >= 1; with more than the plan's num_workers some have
+// nothing to do in Part. Each refuses what RunMlaDecode refuses, and ith >= nth.
 LATHE_API Status RunMlaDecodePart(const MlaDecodePlan& plan, const MlaDecodeArgs& args,
                                   Buffer workspace, size_t ith, size_t nth) noexcept;
 LATHE_API Status RunMlaDecodeMerge(const MlaDecodePlan& plan, const MlaDecodeArgs& args,

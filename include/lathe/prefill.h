@@ -55,9 +55,6 @@ struct PrefillOptions {
   bool causal = true;
   // Keys a query sees at most, >= 1, the last ones that causality leaves, its own included. kNoWindow: all.
   int64_t window = kNoWindow;
-  // Keys a partial result covers at least, > 0. Together with a sequence's number of keys it decides where the sums
-  // are cut, so it decides the last bits of a result; threads and batch do not.
-  int64_t split_tokens = 1024;
   // kAuto takes bf16 products where q, k and v are bfloat16, and adds what rounding of weights loses
   // where some query of a block of 128 rows sees no more than 1024 keys, a fifth more work. kBFloat16 leaves that out.
   Precision precision = Precision::kAuto;
@@ -124,8 +121,9 @@ LATHE_API Status RunPrefill(const PrefillPlan& plan, const PrefillArgs& args, Bu
                             const Executor& executor = {}) noexcept;
 
 // RunPrefill for pools that are already inside a parallel region: call Part once for every ith of [0, nth), wait for
-// all, then Merge for every ith of its own nth. nth is any number >= 1; with more than the plan's num_workers some have
-// nothing to do in Part. Each refuses what RunPrefill refuses, and ith >= nth.
+// all, then Merge once for every ith of its own nth, which uses up what Part has left in the workspace. nth is any
+// number >= 1; with more than the plan's num_workers some have nothing to do in Part. Each refuses what RunPrefill
+// refuses, and ith >= nth.
 LATHE_API Status RunPrefillPart(const PrefillPlan& plan, const PrefillArgs& args, Buffer workspace,
                                 size_t ith, size_t nth) noexcept;
 LATHE_API Status RunPrefillMerge(const PrefillPlan& plan, const PrefillArgs& args, Buffer workspace,

@@ -28,7 +28,6 @@ const TargetInfo& AmxTarget() {
 struct PlannedDecode {
   explicit PlannedDecode(const MlaCase& c, Target target = Target::kAmxBf16) : problem(c) {
     problem.options.target = target;
-    problem.options.split_tokens = 128;
     problem.out.Poison();
     problem.lse.Poison();
     REQUIRE(problem
@@ -229,7 +228,6 @@ TEST_CASE("how rows are cut into blocks does not change bits on tiles", "[amx][m
   CAPTURE(num_heads);
   MlaProblem<bfloat16> problem({{num_heads, 512, 64}, {500}});
   problem.options.target = Target::kAmxBf16;
-  problem.options.split_tokens = 128;
   problem.Run();
   const MlaResult<float> serial = problem.Result();
   problem.RequireMatchesReference();

@@ -134,7 +134,6 @@ TEST_CASE("fields past an older struct's size are not given", "[capi]") {
   Call call;
   call.c.options.struct_size = offsetof(lathe_mla_decode_options, no_causal);
   call.c.options.no_causal = 1;  // each of these would be refused or change the plan
-  call.c.options.split_tokens = -1;
   call.c.options.precision = 77;
   call.c.options.target = 200;
   call.c.args.struct_size = offsetof(lathe_mla_decode_args, lse);
@@ -145,9 +144,9 @@ TEST_CASE("fields past an older struct's size are not given", "[capi]") {
   call.c.keys.c.window = -5;
   call.c.keys.c.index_space = 9;
   RequireOk([&](lathe_message* m) { return call.Plan(m); });
-  call.c.options.struct_size = offsetof(lathe_mla_decode_options, precision);
+  call.c.options.struct_size = offsetof(lathe_mla_decode_options, target);
   call.plan = nullptr;
-  call.RequireRefused("options.split_tokens is -1, must be at least 1");
+  call.RequireRefused("options.precision is 77, must be a known Precision");
 }
 
 TEST_CASE("decode arguments of before tree masks still work", "[capi]") {

@@ -61,11 +61,7 @@ const Variant kVariants[] = {
        call.GiveTree();
        call.tree[2] = 2;  // siblings, which causality would let see one another
      }},
-    {"short splits, float32 products",
-     [](DecodeCall& call) {
-       call.options.split_tokens = 1;
-       call.options.precision = Precision::kFloat32;
-     }},
+    {"float32 products", [](DecodeCall& call) { call.options.precision = Precision::kFloat32; }},
 };
 
 // Values that tell rows, heads and columns apart.
@@ -129,7 +125,8 @@ TEST_CASE("decode through C gives the bits of C++", "[capi]") {
   poison();
   for (const auto run : {lathe_run_mla_decode_part, lathe_run_mla_decode_merge}) {
     for (size_t ith = 0; ith < 2; ++ith) {
-      RequireOk([&](lathe_message* m) { return run(plan, &c.args, workspace, ith, 2, m); });
+      // Once, since a merge uses up what the parts have left.
+      REQUIRE(run(plan, &c.args, workspace, ith, 2, nullptr) == LATHE_STATUS_OK);
     }
   }
   REQUIRE(SameBits(Outputs(call), expected));

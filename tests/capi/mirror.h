@@ -129,7 +129,6 @@ struct CDecode : Pinned {
     shape.qk_rope_head_dim = of_shape.qk_rope_head_dim;
     options.softmax_scale = of_options.softmax_scale;
     options.no_causal = !of_options.causal;
-    options.split_tokens = of_options.split_tokens;
     options.precision = static_cast<int32_t>(of_options.precision);
     options.target = static_cast<int32_t>(of_options.target);
     options.lse_policy = Mirror(of_options.lse_policy);
@@ -164,7 +163,6 @@ struct CPrefill {
     options.softmax_scale = of_options.softmax_scale;
     options.no_causal = !of_options.causal;
     options.window = of_options.window == kNoWindow ? 0 : of_options.window;
-    options.split_tokens = of_options.split_tokens;
     options.precision = static_cast<int32_t>(of_options.precision);
     options.target = static_cast<int32_t>(of_options.target);
     options.lse_policy = Mirror(of_options.lse_policy);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What decides a row's arithmetic is what that row sees: not the places and holes of a list, not what other rows of its
-// block see, not who folds which splits.
+// block see, not who folds which pieces.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/generators/catch_generators_range.hpp>
@@ -147,7 +147,7 @@ TEST_CASE("a row beside another that sees other keys has the bits that it has al
       {{40, 1150},
        {3, 3}},  // few keys beside many: one row gets back what rounding takes, one does not
       {{900, 2}, {300, 3}},    // many in two sets
-      {{130, 1000}, {0, 140}}  // other splits
+      {{130, 1000}, {0, 140}}  // other leaves
   };
   for (const FormatRow& second : kFormats) {
     if (!ArePair(first.format, second.format)) continue;
@@ -158,7 +158,6 @@ TEST_CASE("a row beside another that sees other keys has the bits that it has al
                         << static_cast<int>(precision));
         rows.options.target = target;
         rows.options.precision = precision;
-        rows.options.split_tokens = precision == Precision::kAuto ? 1024 : 128;
         for (const TwoRows::Lens& each : lens) {
           INFO(each[0][0] << " and " << each[0][1] << " keys, " << each[1][0] << " and "
                           << each[1][1] << " more");
@@ -180,7 +179,6 @@ TEST_CASE(
   CAPTURE(Name(target), NameOf(first), NameOf(second), num_heads);
   TwoRows rows(first, second, num_heads);
   rows.options.target = target;
-  rows.options.split_tokens = 128;
   SECTION("windows") {
     rows.windows[0] = GENERATE(1, 100, 300);
     rows.windows[1] = GENERATE(kNoWindow, int64_t{60});
@@ -275,7 +273,6 @@ TEST_CASE("D3: the bits of NaN do not depend on workers", "[mla_decode][D3]") {
   CAPTURE(Name(target));
   MlaProblem<bfloat16> problem({{1, 512, 64}, {300, 300}});
   problem.options.target = target;
-  problem.options.split_tokens = 100;
   // Signs and payloads of all sorts: every NaN becomes one.
   for (int64_t c = 0; c < 576; c += 3) {
     problem.Query(0, 0)[c].bits = static_cast<uint16_t>(0x7F81 + 7 * (c % 16));
@@ -303,7 +300,6 @@ TEST_CASE("values that are not finite leave other columns their bits, however ro
   c.kv_lens = {300};
   PrefillProblem<bfloat16> problem(c);
   problem.options.target = target;
-  problem.options.split_tokens = 128;
   for (const int64_t key : {40, 171, 230, 260, 290}) {
     problem.Value(key, 0)[key % v_dim] = FromFloat<bfloat16>(with);
   }

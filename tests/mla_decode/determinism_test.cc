@@ -35,17 +35,13 @@ TEMPLATE_TEST_CASE("a sequence gives the same bits in any company", "[mla_decode
                    bfloat16) {
   constexpr int64_t kLen = 4097;
   const int64_t q_len = GENERATE(1, 2);
-  const std::vector<int64_t> split_tokens{128, 1024, 4096};
   std::vector<MlaResult<float>> alone;
   const auto for_each_setting = [&](MlaProblem<TestType>& problem, const auto& f) {
     size_t at = 0;
     for (const Target target : RunnableTargets()) {
-      for (const int64_t tokens : split_tokens) {
-        problem.options.target = target;
-        problem.options.split_tokens = tokens;
-        INFO("target " << Name(target) << " split_tokens " << tokens);
-        f(at++);
-      }
+      problem.options.target = target;
+      INFO("target " << Name(target));
+      f(at++);
     }
   };
   MlaProblem<TestType> single(BatchWith(kLen, q_len, 1, 0));
@@ -70,14 +66,12 @@ TEMPLATE_TEST_CASE("a sequence gives the same bits in any company", "[mla_decode
 TEMPLATE_TEST_CASE("any number of workers gives the same bits", "[mla_decode]", float, float16,
                    bfloat16) {
   const Target target = LATHE_GENERATE_TARGET();
-  const int64_t split_tokens = GENERATE(1, 1024);
-  CAPTURE(Name(target), split_tokens);
+  CAPTURE(Name(target));
   MlaProblem<TestType> problem({{20, 512, 64}, {1500, 0, 129, 64, 1, 700}, {1, 1, 7, 2, 1, 3}, 16});
   const Guarded<float> sinks(std::vector<float>(20, 7.0f));
   problem.args.attn_sink = Packed(sinks.data(), 20);
   problem.args.keys.window = GENERATE(kNoWindow, int64_t{600});
   problem.options.target = target;
-  problem.options.split_tokens = split_tokens;
   problem.Run();
   const MlaResult<float> serial = problem.Result();
   for (const size_t num_workers : {2, 3, 5, 16}) {
@@ -93,7 +87,6 @@ TEST_CASE("a plan for more or fewer workers than the pool has gives the same bit
   CAPTURE(Name(target));
   MlaProblem<bfloat16> problem({{20, 512, 64}, {1500, 0, 129, 64, 1}, {1, 1, 7, 2, 1}});
   problem.options.target = target;
-  problem.options.split_tokens = 128;
   problem.Run();
   const MlaResult<float> serial = problem.Result();
   problem.Run(5);
@@ -108,7 +101,6 @@ TEST_CASE("a thousand workers give the same bits", "[mla_decode]") {
   // Small rows: every worker has scratch of its own.
   MlaProblem<bfloat16> problem({{2, 64, 16}, {5000, 0, 129, 64}, {1, 1, 7, 2}});
   problem.options.target = LATHE_GENERATE_TARGET();
-  problem.options.split_tokens = 1;
   problem.Run();
   const MlaResult<float> serial = problem.Result();
   problem.Run(1000);
@@ -122,7 +114,6 @@ TEST_CASE("repeated calls give the same bits, whatever the workspace holds", "[m
   CAPTURE(Name(target));
   MlaProblem<bfloat16> problem({{20, 512, 64}, {3000, 0, 129}, {1, 1, 7}});
   problem.options.target = target;
-  problem.options.split_tokens = 128;
   std::vector<MlaResult<float>> results;
   const Status status = problem.TryPlanned(3, [&](const MlaDecodePlan& plan, Buffer workspace) {
     for (const int filler : {0x00, 0xFF, 0x7F, -1}) {
@@ -147,7 +138,6 @@ TEST_CASE("workspace and plan memory of any alignment give the same bits", "[mla
   CAPTURE(Name(target), offset);
   MlaProblem<bfloat16> problem({{20, 512, 64}, {700, 129}});
   problem.options.target = target;
-  problem.options.split_tokens = 128;
   problem.Run(2);
   const MlaResult<float> expected = problem.Result();
   Sizes sizes;

@@ -16,7 +16,6 @@ MlaCase UnevenBatch() { return {{20, 512, 64}, {2000, 0, 129, 64, 1}, {1, 1, 7, 
 // A problem that is cut into partial results, and its bits.
 struct Expected {
   Expected() : problem(UnevenBatch()) {
-    problem.options.split_tokens = 128;
     problem.Run();
     result = problem.Result();
   }
@@ -63,7 +62,6 @@ TEST_CASE("parts on the threads of a region, merged after its barrier", "[mla_de
   const Target target = LATHE_GENERATE_TARGET();
   MlaProblem<bfloat16> problem(UnevenBatch());
   problem.options.target = target;
-  problem.options.split_tokens = GENERATE(128, 1024);
   problem.Run();
   const MlaResult<float> expected = problem.Result();
   // The threads of the region may be fewer or more than the plan's, and others merge than took parts.
@@ -99,7 +97,6 @@ TEST_CASE("layers share a plan, side by side", "[mla_decode][A27]") {
   MlaProblem<bfloat16>* layers[] = {&first, &second};
   MlaResult<float> expected[2];
   for (size_t i = 0; i < 2; ++i) {
-    layers[i]->options.split_tokens = 128;
     layers[i]->Run(2);
     expected[i] = layers[i]->Result();
     layers[i]->out.Poison();
@@ -135,7 +132,6 @@ TEST_CASE("calls from inside an outer parallel region", "[mla_decode][A27]") {
   constexpr size_t kCallers = 4;
   std::vector<MlaProblem<bfloat16>> problems;
   for (size_t i = 0; i < kCallers; ++i) problems.emplace_back(UnevenBatch());
-  for (MlaProblem<bfloat16>& problem : problems) problem.options.split_tokens = 128;
   problems[0].Run();
   const MlaResult<float> expected = problems[0].Result();
   std::vector<Status> statuses(kCallers, Invalid("not called"));

@@ -53,11 +53,9 @@ TEMPLATE_TEST_CASE("invalid entries are skipped, wherever they are", "[mla_decod
 TEMPLATE_TEST_CASE("a masked front does not matter", "[mla_decode][A10]", float, float16,
                    bfloat16) {
   const Target target = LATHE_GENERATE_TARGET();
-  const int64_t split_tokens = GENERATE(1, 1024);
-  CAPTURE(Name(target), split_tokens);
+  CAPTURE(Name(target));
   MlaProblem<TestType> problem({{3, 512, 64}, {200}});
   problem.options.target = target;
-  problem.options.split_tokens = split_tokens;
   problem.SetQuery(1.0f);
 
   SECTION("one valid entry after many invalid ones") {
@@ -191,7 +189,6 @@ TEMPLATE_TEST_CASE("a full ascending list gives the bits of the dense call", "[m
   CAPTURE(Name(target), len);
   MlaProblem<TestType> problem({{20, 512, 64}, {len}});
   problem.options.target = target;
-  problem.options.split_tokens = GENERATE(128, 1024);
   problem.RunOnThreads(3);
   const MlaResult<float> dense = problem.Result();
   IndexList<int32_t> list(1, len);

@@ -121,32 +121,31 @@ LATHE_CASE("query rows of one sequence are causal from the bottom right", "[A17]
   }
 }
 
-LATHE_CASE("the sink counts once, however the keys are split", "[A19]") {
+LATHE_CASE("the sink counts once, however the keys are shared", "[A19]") {
   const Target target = LATHE_GENERATE_TARGET();
-  const int64_t num_splits = GENERATE(1, 2, 3, 4, 16);
   const size_t num_workers = GENERATE(1, 4);
-  CAPTURE(Name(target), num_splits, num_workers);
+  CAPTURE(Name(target), num_workers);
   const Guarded<float> sink(std::vector<float>(3, 0.0f));
 
   SECTION("a thousand keys") {
     MlaProblem<TestType> problem({{3, 512, 64}, {1000}});
     problem.options.target = target;
-    problem.options.split_tokens = (1000 + num_splits - 1) / num_splits;
     problem.SetQuery(1.0f);
     for (int64_t i = 0; i < 1000; ++i) problem.SetRow(0, i, 0.0f, 1.0f);
     problem.args.attn_sink = Packed(sink.data(), 3);
     problem.RunOnThreads(num_workers);
     for (int64_t h = 0; h < 3; ++h) problem.RequireKnownRow(0, h, 0.999001, 6.907755);
   }
-  SECTION("four keys, first and last splits empty by masked entries") {
+  SECTION("four keys, first and last leaves empty by masked entries") {
+    const int64_t num_leaves = GENERATE(1, 2, 3, 4, 16);
+    CAPTURE(num_leaves);
     MlaProblem<TestType> problem({{3, 512, 64}, {4}});
     problem.options.target = target;
     problem.SetQuery(1.0f);
     for (int64_t i = 0; i < 4; ++i) problem.SetRow(0, i, 0.0f, 1.0f);
     problem.args.attn_sink = Packed(sink.data(), 3);
-    problem.options.split_tokens = 128;
-    std::vector<int32_t> list(static_cast<size_t>(num_splits * 128), -1);
-    const auto middle = list.begin() + num_splits / 2 * 128;
+    std::vector<int32_t> list(static_cast<size_t>(num_leaves * 128), -1);
+    const auto middle = list.begin() + num_leaves / 2 * 128;
     std::iota(middle, middle + 4, 0);
     const Guarded<int32_t> indices(list);
     problem.args.keys.indices = Packed(indices.data(), 1, list.size());
@@ -154,11 +153,12 @@ LATHE_CASE("the sink counts once, however the keys are split", "[A19]") {
     for (int64_t h = 0; h < 3; ++h) problem.RequireKnownRow(0, h, 0.8, 1.386294);
   }
   SECTION("four keys, the rest outside the window of a row") {
+    const int64_t num_leaves = GENERATE(1, 2, 3, 4, 16);
+    CAPTURE(num_leaves);
     // Row 0 sees only the first four keys of many, row 1 only the last four.
-    const int64_t len = num_splits * 128 + 4;
+    const int64_t len = num_leaves * 128 + 4;
     MlaProblem<TestType> problem({{3, 512, 64}, {len}, {2}});
     problem.options.target = target;
-    problem.options.split_tokens = 128;
     problem.SetQuery(1.0f);
     for (int64_t i = 0; i < len; ++i) problem.SetRow(0, i, 0.0f, 1.0f);
     problem.args.attn_sink = Packed(sink.data(), 3);
@@ -172,17 +172,15 @@ LATHE_CASE("the sink counts once, however the keys are split", "[A19]") {
   }
 }
 
-LATHE_CASE("the running maximum carries over tiles and splits", "[A23]") {
+LATHE_CASE("the running maximum carries over leaves", "[A23]") {
   const Target target = LATHE_GENERATE_TARGET();
-  const int64_t split_tokens = GENERATE(1, 1024);
-  CAPTURE(Name(target), split_tokens);
+  CAPTURE(Name(target));
 
   SECTION("one big key among many") {
     const int64_t at = GENERATE(0, 63, 64, 65, 128, 299);
     CAPTURE(at);
     MlaProblem<TestType> problem({{2, 512, 64}, {300}});
     problem.options.target = target;
-    problem.options.split_tokens = split_tokens;
     problem.SetQuery(1.0f);
     for (int64_t i = 0; i < 300; ++i) problem.SetRow(0, i, 0.0f, 1.0f);
     problem.SetRow(0, at, 100.0f, 7.0f);
@@ -192,7 +190,6 @@ LATHE_CASE("the running maximum carries over tiles and splits", "[A23]") {
   SECTION("rising scores") {
     MlaProblem<TestType> problem({{2, 512, 64}, {257}});
     problem.options.target = target;
-    problem.options.split_tokens = split_tokens;
     problem.SetQuery(1.0f);
     for (int i = 0; i <= 256; ++i) {
       problem.SetRow(0, i, static_cast<float>(i) / 4, static_cast<float>(i));

@@ -138,9 +138,8 @@ TEMPLATE_TEST_CASE("a bad key reaches the rows that see it, and no others", "[ml
     problem.args.keys.indices = Packed(indices.data(), 2, 4);
     CheckContainment(problem, [&] { write(problem, 0, 77); });
   }
-  SECTION("splits") {
+  SECTION("several leaves") {
     MlaProblem<TestType> problem({{16, 512, 64}, {400, 300}, {2, 1}});
-    problem.options.split_tokens = 128;
     CheckContainment(problem, [&] { write(problem, 0, 399); });
   }
   SECTION("rows that are decoded before use") {
@@ -153,7 +152,6 @@ TEMPLATE_TEST_CASE("a sequence of bad keys alone", "[mla_decode]", float, float1
   const float value = GENERATE(kNan, kInf, -kInf);
   CAPTURE(value);
   MlaProblem<TestType> problem({{5, 512, 64}, {200, 200, 1}});
-  problem.options.split_tokens = GENERATE(128, 1024);
   CheckContainment(problem, [&] {
     for (int64_t i = 0; i < 200; ++i) problem.Row(0, i)[i] = FromFloat<TestType>(value);
     problem.Row(2, 0)[3] = FromFloat<TestType>(value);
@@ -175,12 +173,9 @@ TEMPLATE_TEST_CASE("keys with a score of -inf carry no weight", "[mla_decode]", 
     problem.Row(0, i)[570] = FromFloat<TestType>(-kInf);
   }
   const ref::AttentionResult reference = problem.Reference();
-  for (const int64_t split_tokens : {128, 1024}) {
-    problem.options.split_tokens = split_tokens;
-    problem.RunOnThreads(2);
-    for (int64_t h = 0; h < 4; ++h) {
-      problem.RequireKnownRow(0, h, 7.0, reference.lse[static_cast<size_t>(h)]);
-    }
+  problem.RunOnThreads(2);
+  for (int64_t h = 0; h < 4; ++h) {
+    problem.RequireKnownRow(0, h, 7.0, reference.lse[static_cast<size_t>(h)]);
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options: precision, conventions of lse, sink, splits.
+// Options: precision, conventions of lse, sink.
 #include <catch2/catch_template_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <limits>
@@ -100,7 +100,6 @@ TEMPLATE_TEST_CASE("a sink of each head scales the output alone", "[mla_decode]"
   MlaProblem<TestType> problem({{6, 512, 64}, {300, 0, 1500, 1}, {2, 1, 1, 1}});
   const Guarded<float> sinks(std::vector<float>{-kInf, -3.0f, 0.0f, 12.0f, 100.0f, kInf});
   problem.args.attn_sink = Packed(sinks.data(), 6);
-  problem.options.split_tokens = GENERATE(128, 1024);
   const ref::AttentionResult reference = problem.Reference();
   problem.CheckEveryTarget(reference);
   // +inf leaves nothing of any row, and an empty row stays one.
@@ -128,15 +127,12 @@ TEMPLATE_TEST_CASE("a sink of -inf has no effect, nor has any sink on lse", "[ml
   REQUIRE_FALSE(SameBits(problem.out.Copy(), without.out));
 }
 
-TEMPLATE_TEST_CASE("split or not, within the bounds", "[mla_decode]", float, float16, bfloat16) {
+TEMPLATE_TEST_CASE("one leaf or many, within the bounds", "[mla_decode]", float, float16,
+                   bfloat16) {
   MlaCase c{{16, 512, 64}, {5000, 129, 0, 2049}, {1, 3, 1, 1}};
   MlaProblem<TestType> problem(c);
   const ref::AttentionResult reference = problem.Reference();
-  for (const int64_t split_tokens : {int64_t{1}, int64_t{129}, int64_t{1024}, int64_t{1} << 62}) {
-    CAPTURE(split_tokens);
-    problem.options.split_tokens = split_tokens;
-    problem.CheckEveryTarget(reference);
-  }
+  problem.CheckEveryTarget(reference);
 }
 
 }  // namespace

@@ -90,7 +90,6 @@ TEMPLATE_TEST_CASE("the mask of a chain gives the bits of causality", "[mla_deco
   // Among them more queries than tokens, and more than a word of them.
   MlaProblem<TestType> problem({{5, 512, 64}, {300, 1, 3, 131, 70}, {4, 1, 7, 70, 70}, 16});
   problem.options.target = target;
-  problem.options.split_tokens = 128;
   problem.args.keys.window = window;
   const MlaResult<float> causal = ResultOf(problem);
   const TreeMask mask({Chain(4), Chain(1), Chain(7), Chain(70), Chain(70)}, GENERATE(0, 1));
@@ -108,7 +107,6 @@ TEMPLATE_TEST_CASE("trees equal the reference", "[mla_decode][tree]", float, flo
       {RandomTree(9, 1), RandomTree(8, 2), {}, RandomTree(65, 3), RandomTree(10, 4)});
   problem.args.tree_mask = mask.view();
   problem.args.keys.window = window;
-  problem.options.split_tokens = 128;
   problem.CheckEveryTarget();
 }
 

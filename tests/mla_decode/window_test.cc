@@ -32,7 +32,6 @@ TEMPLATE_TEST_CASE("windows of any width equal the reference", "[mla_decode][A18
   MlaProblem<TestType> problem(
       {{5, 512, 64}, {0, 1, 5, 129, 300, 1100, 400}, {1, 1, 2, 4, 1, 2, 20}, 16});
   problem.args.keys.window = window;
-  problem.options.split_tokens = GENERATE(128, 1024);
   problem.CheckEveryTarget();
 }
 
@@ -55,7 +54,6 @@ TEMPLATE_TEST_CASE("rows may have a first key of their own", "[mla_decode]", flo
   if (GENERATE(false, true)) problem.args.keys.row_kv_lens = Packed(last.data(), last.size());
   problem.args.keys.window = GENERATE(int64_t{20}, kNoWindow);
   problem.options.causal = GENERATE(false, true);
-  problem.options.split_tokens = 128;
   problem.CheckEveryTarget();
 }
 

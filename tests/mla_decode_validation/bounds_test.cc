@@ -48,7 +48,6 @@ TEST_CASE("the largest sizes are counted without overflow", "[mla_decode][valida
   constexpr int64_t kMaxDim = std::numeric_limits<int32_t>::max();
   MlaDecodeOptions options;
   options.softmax_scale = 1;
-  options.split_tokens = 1;
   Sizes sizes, smaller;
   const MlaShape shape{kMaxDim, kMaxDim, kMaxDim};
   REQUIRE(MlaDecodeSizes(shape, options, {kMaxDim, kMaxDim, int64_t{1} << 40, 65536}, &sizes).ok());

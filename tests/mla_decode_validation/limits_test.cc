@@ -56,8 +56,6 @@ TEST_CASE("Sizes refuses what no call could be", "[mla_decode][validation]") {
       {"invalid argument: options.softmax_scale is 0, must be finite and above 0 (it has no "
        "default)",
        [](SizesCall& c) { c.options.softmax_scale = 0; }},
-      {"invalid argument: options.split_tokens is 0, must be at least 1",
-       [](SizesCall& c) { c.options.split_tokens = 0; }},
       {"invalid argument: options.precision is 9, must be a known Precision",
        [](SizesCall& c) { c.options.precision = static_cast<Precision>(9); }},
       {"target unavailable: options.target is 200, must be auto or a target that runs here: no "
@@ -188,7 +186,6 @@ TEST_CASE("large numbers that mean everything are harmless", "[mla_decode][valid
 
   Call call;
   call.args.keys.window = kInt64Max;
-  call.options.split_tokens = kInt64Max;
   REQUIRE(call.Plan().ok());
   REQUIRE(call.Run().ok());
   REQUIRE(SameBits(call.out, plain.out));

@@ -26,8 +26,7 @@ TEMPLATE_TEST_CASE("lengths may be ragged, and empty", "[prefill]", float, bfloa
   PrefillProblem<TestType> problem(
       {{2, 0, 64, 64}, {7, 0, 300, 9, 5, 1, 0, 140}, {7, 4, 300, 2, 0, 260, 0, 200}});
   problem.options.causal = GENERATE(true, false);
-  problem.options.split_tokens = GENERATE(128, 1024);
-  CAPTURE(problem.options.causal, problem.options.split_tokens);
+  CAPTURE(problem.options.causal);
   problem.CheckEveryTarget();
   if (problem.options.causal) {
     // The first of 9 queries see none of 2 keys.
@@ -49,7 +48,6 @@ TEMPLATE_TEST_CASE("a window is the last keys that causality leaves", "[prefill]
   PrefillProblem<TestType> problem({{2, 0, 192, 128}, {150, 3, 9}, {400, 3, 4}});
   problem.options.window = GENERATE(1, 2, 100, 129, 1000);
   problem.options.causal = GENERATE(true, false);
-  problem.options.split_tokens = 128;
   CAPTURE(problem.options.window, problem.options.causal);
   problem.CheckEveryTarget();
 }

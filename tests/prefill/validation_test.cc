@@ -151,8 +151,6 @@ TEST_CASE("planning a prefill refuses", "[prefill]") {
        [](PrefillCall& c) { c.options.softmax_scale = 0.0f; }},
       {"invalid argument: options.soft_cap is -2, must be finite and at least 0 (0: none)",
        [](PrefillCall& c) { c.options.soft_cap = -2.0f; }},
-      {"invalid argument: options.split_tokens is 0, must be at least 1",
-       [](PrefillCall& c) { c.options.split_tokens = 0; }},
       {"invalid argument: options.precision is 9, must be a known Precision",
        [](PrefillCall& c) { c.options.precision = Precision{9}; }},
       {"invalid argument: options.window is -1, must be at least 1",

@@ -42,7 +42,6 @@ inline Operation DecodeOf(CacheFormat format, Target target) {
       MlaCase{ShapeOf(format, 5), {700, 0, 129, 3}, {1, 1, 3, 1}, 16});
   const auto pages = std::make_shared<FormatPages>(MoveInto(*problem, format, 0.5f));
   problem->options.target = target;
-  problem->options.split_tokens = 128;
   return {std::string("decode over ") + NameOf(format), [problem, pages](const Executor& executor) {
             problem->Run(executor.num_workers, executor);
             return BytesOf(problem->out, problem->lse);
@@ -55,7 +54,6 @@ inline Operation SlidingWindow(Target target) {
   const auto angles = std::make_shared<Angles>(400, 64);
   problem->args.out_rope = angles->rope;
   problem->options.target = target;
-  problem->options.split_tokens = 64;
   return {"a window beside compressed keys", [problem, angles](const Executor& executor) {
             problem->Run(executor.num_workers, executor);
             return BytesOf(problem->out, problem->lse);
@@ -69,7 +67,6 @@ inline Operation PrefillOf(Target target) {
   c.kv_lens = {300, 7, 3};
   const auto problem = std::make_shared<PrefillProblem<bfloat16>>(c);
   problem->options.target = target;
-  problem->options.split_tokens = 64;
   return {"prefill", [problem](const Executor& executor) {
             problem->RunPlanned(executor.num_workers,
                                 [&](const PrefillPlan& plan, Buffer workspace) {

@@ -20,7 +20,6 @@ TEMPLATE_TEST_CASE("a decode with soft cap equals the reference", "[score_transf
   const int64_t num_heads = GENERATE(1, 5, 16, 40);
   MlaProblem<TestType> problem({{num_heads, 128, 64}, {300, 0, 1500, 1}, {1, 2, 3, 1}});
   problem.options.soft_cap = GenerateCap();
-  problem.options.split_tokens = 512;
   CAPTURE(num_heads, problem.options.soft_cap);
   problem.CheckEveryTarget();
 }
@@ -115,7 +114,6 @@ TEMPLATE_TEST_CASE("a prefill with soft cap equals the reference", "[score_trans
   PrefillProblem<TestType> problem({{2, 0, 192, 128}, {3, 140, 1, 9}, {300, 140, 0, 5}});
   problem.options.soft_cap = GenerateCap();
   problem.options.window = GENERATE(kNoWindow, int64_t{50});
-  problem.options.split_tokens = 128;
   CAPTURE(problem.options.soft_cap, problem.options.window);
   problem.CheckEveryTarget();
 }

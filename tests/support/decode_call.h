@@ -48,7 +48,7 @@ struct DecodeCall {
   Guarded<float> angles{8 * 2};
   Guarded<int32_t> positions{std::vector<int32_t>{2, 3, 7}};
   Guarded<uint64_t> tree{std::vector<uint64_t>{1, 1, 3}};
-  Guarded<std::byte> plan_memory{1 << 14}, workspace{1 << 17};
+  Guarded<std::byte> plan_memory{1 << 14}, workspace{1 << 19};
   Buffer plan_buffer{plan_memory.data(), plan_memory.size()};
   Buffer workspace_buffer{workspace.data(), workspace.size()};
   const MlaDecodePlan* plan = nullptr;

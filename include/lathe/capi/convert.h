@@ -105,7 +105,6 @@ LATHE_C_CONVERT(lathe_rope, Rope) {
 LATHE_C_CONVERT(lathe_mla_decode_options, MlaDecodeOptions) {
   LATHE_C_FIELDS(softmax_scale);
   to->causal = from.no_causal == 0;
-  LATHE_C_FIELDS_OR_DEFAULT(split_tokens);
   LATHE_C_FIELDS(precision, lse_policy, target);
   to->check_indices = from.no_check_indices == 0;
   ConvertScoreTransforms(from, to);
@@ -125,7 +124,7 @@ LATHE_C_CONVERT(lathe_limits, Limits) {
 LATHE_C_CONVERT(lathe_prefill_options, PrefillOptions) {
   LATHE_C_FIELDS(softmax_scale);
   to->causal = from.no_causal == 0;
-  LATHE_C_FIELDS_OR_DEFAULT(window, split_tokens);
+  LATHE_C_FIELDS_OR_DEFAULT(window);
   LATHE_C_FIELDS(precision, lse_policy, target);
   ConvertScoreTransforms(from, to);
 }

@@ -17,13 +17,12 @@ typedef struct lathe_mla_shape {
   int64_t qk_rope_head_dim;
 } lathe_mla_shape;
 
-// softmax_scale has no default. split_tokens: 0 means 1024. no_causal and no_check_indices are the negations of
+// softmax_scale has no default. no_causal and no_check_indices are the negations of
 // the C++ fields. Score transforms, soft_cap first, come last.
 typedef struct lathe_mla_decode_options {
   size_t struct_size;
   float softmax_scale;
   int32_t no_causal;
-  int64_t split_tokens;
   int32_t precision;
   int32_t target;
   lathe_lse_policy lse_policy;

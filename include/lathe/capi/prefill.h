@@ -17,14 +17,13 @@ typedef struct lathe_prefill_shape {
   int64_t v_head_dim;
 } lathe_prefill_shape;
 
-// softmax_scale has no default. window: 0 means none. split_tokens: 0 means 1024. no_causal is the negation of
+// softmax_scale has no default. window: 0 means none. no_causal is the negation of
 // the C++ field. Score transforms, soft_cap first, come last.
 typedef struct lathe_prefill_options {
   size_t struct_size;
   float softmax_scale;
   int32_t no_causal;
   int64_t window;
-  int64_t split_tokens;
   int32_t precision;
   int32_t target;
   lathe_lse_policy lse_policy;

@@ -13,6 +13,7 @@
 #include "lathe/base/rope.h"
 #include "lathe/base/types.h"
 #include "lathe/base/view.h"
+#include "lathe/kernel/attend/leaves.h"
 #include "lathe/kernel/compressor/batch.h"
 #include "lathe/kernel/keys/key_rows.h"
 #include "lathe/kernel/keys/visibility.h"
@@ -25,10 +26,10 @@
 namespace lathe::detail {
 namespace {
 
-// Splits of a key range are a multiple of this: whole tiles of the kernels (of most targets).
-constexpr int64_t kSplitUnit = 128;
-// Query rows a task holds at most, and the multiple at which row blocks may be cut without changing any
-// row's arithmetic (the widest register group of the score kernel).
+// Leaves (kernel/attend/leaves.h) hold a multiple of so many keys: what one step of any engine's P x V sums over.
+constexpr int64_t kStepKeys = 32;
+// Query rows a task holds at most, and the fewest that a block is cut into (the widest register group of the score
+// kernel).
 constexpr int64_t kMaxBlockRows = 128;
 constexpr int64_t kRowGroup = 32;
 
@@ -50,6 +51,11 @@ struct AttendShape {
 // One RunMlaDecode or RunPrefill, the same for all of its tasks.
 struct AttendCall : AttendShape {
   int64_t unit_heads = 0;  // heads that attend over the same keys
+  // Heads whose number decides about a row's arithmetic, wherever it is the model's: those of the unit, or so many that
+  // rows fill registers and tiles where tokens are what there is many of.
+  int64_t bits_heads = 0;
+  int64_t leaf_keys = 0;   // of a leaf
+  int64_t max_leaves = 0;  // of a row block
   Causality causality = {};
   int64_t residual_keys = 0;  // rows with at most so many keys get back what rounding takes of P
 
@@ -76,9 +82,8 @@ struct AttendCall : AttendShape {
 };
 
 // Rows [row_begin, row_begin + num_rows) of the q_len * unit_heads query rows of one sequence that share keys
-// (token-major: row r is head head_begin + r % unit_heads of query r / unit_heads) against `num_splits`
-// consecutive key splits. A split is `split_keys` keys of the ranges `keys`, one of each set, laid end to end:
-// keys of the sequence, or entries of an index list (then all rows belong to one token).
+// (token-major: row r is head head_begin + r % unit_heads of query r / unit_heads) against runs of leaves, one of each
+// set. A set's leaves hold keys of the sequence, or entries of an index list (then all rows belong to one token).
 struct AttendTask {
   int64_t seq = 0;
   int64_t head_begin = 0;
@@ -86,13 +91,12 @@ struct AttendTask {
   int64_t q_len = 0;
   int64_t row_begin = 0;
   int64_t num_rows = 0;
-  KeyRange keys[kMaxKeySets] = {};
-  int64_t split_keys = 0;
-  int64_t first_split = 0;
-  int64_t num_splits = 0;
-  int64_t partial = -1;  // where in AttendCall::partials to store the result, or -1: all splits are
-                         // here, write out and lse
-  int64_t work = 0;      // about rows * keys
+  KeyRange keys[kMaxKeySets] = {};    // from the first to the last that some row sees
+  KeyRange leaves[kMaxKeySets] = {};  // of those of `keys`
+  // Where in AttendCall::partials the pieces of the runs go, one after another, or -1: all leaves are here, write out and
+  // lse.
+  int64_t partial = -1;
+  int64_t work = 0;  // about rows * keys
 };
 
 LATHE_INLINE QueryPlace PlaceOfQuery(const AttendCall& call, const AttendTask& task, int set,
@@ -106,30 +110,33 @@ LATHE_INLINE int64_t NumKeys(const KeyRange (&keys)[kMaxKeySets]) {
   return num_keys;
 }
 
-// The keys of one set that lie in a split; empty when none do.
-LATHE_INLINE KeyRange SplitKeysOf(const AttendTask& task, int64_t split, int set) {
-  int64_t before = 0;
-  for (int i = 0; i < set; ++i) before += NumKeys(task.keys[i]);
-  const int64_t begin = split * task.split_keys - before;
-  const int64_t end = begin + task.split_keys;
-  const int64_t num_keys = NumKeys(task.keys[set]);
-  const int64_t first = task.keys[set].begin;
-  return {first + (begin > 0 ? begin : 0), first + (end < num_keys ? end : num_keys)};
-}
-
-// A partial result of n rows: O [n][v_stride], then m [n], then l [n], float32. O is unnormalised,
+// A partial result of n rows: O [PartialRows(n)][v_stride], then m, then l, float32. O is unnormalised,
 // m the row maximum (exp2 domain), l the sum. Rows of O have whole vectors, and lie a line further apart: at
-// 2048 bytes the rows of a tile would all fall into two sets of L1.
+// 2048 bytes the rows of a tile would all fall into two sets of L1. Engines write O in whole tiles, and states of some
+// rows more.
 LATHE_INLINE constexpr int64_t PartialColumns(int64_t v_dim) { return (v_dim + 63) / 64 * 64; }
 LATHE_INLINE constexpr int64_t PartialStride(int64_t v_dim) { return PartialColumns(v_dim) + 16; }
+LATHE_INLINE constexpr int64_t PartialRows(int64_t num_rows) { return (num_rows + 15) / 16 * 16; }
+LATHE_INLINE constexpr int64_t PartialStates(int64_t num_rows) {
+  return PartialRows(num_rows) + 32;
+}
 LATHE_INLINE constexpr int64_t PartialFloats(int64_t num_rows, int64_t v_dim) {
-  return (num_rows * (PartialStride(v_dim) + 2) + 15) / 16 * 16;
+  return PartialRows(num_rows) * PartialStride(v_dim) + 2 * PartialStates(num_rows);
 }
 
-// Rows [row_first, row_last) of the task's row block, whose `num_splits` partials of `task.num_rows` rows
-// lie one after another from task.partial on: fold in split order, write out and lse.
+// One piece that a task has left in AttendCall::partials.
+struct LeafSpan {
+  int set = 0;
+  int64_t leaf = 0;  // its first
+  int64_t partial = 0;
+};
+
+// Rows [row_first, row_last) of the task's row block, whose pieces are `spans`, by set and leaf: fold, write out and
+// lse.
 struct FoldTask {
   AttendTask task = {};
+  const LeafSpan* spans = nullptr;
+  int64_t num_spans = 0;
   int64_t row_first = 0;
   int64_t row_last = 0;
 };
@@ -193,7 +200,9 @@ LATHE_INLINE constexpr int64_t NumPoolBlocks(int64_t head_dim) {
 
 struct KernelTable {
   bool native_bf16 = false;  // has the kBFloat16 engine
-  size_t (*attend_scratch_bytes[kNumEngines])(const AttendShape&, int64_t max_rows) = {};
+  int64_t (*attend_leaf_keys[kNumEngines])(int64_t bits_heads) = {};
+  size_t (*attend_scratch_bytes[kNumEngines])(const AttendShape&, int64_t max_rows,
+                                              int64_t max_leaves) = {};
   void (*attend[kNumEngines])(const AttendCall&, const AttendTask&, void* scratch) = {};
   void (*fold[kNumEngines])(const AttendCall&, const FoldTask&) = {};
   size_t (*indexer_scratch_bytes[kNumEngines])(int64_t num_heads, int64_t width,

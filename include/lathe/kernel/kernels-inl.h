@@ -34,6 +34,7 @@ template <class Engine>
 constexpr void AddEngine(detail::KernelTable& table) {
   using A = typename Engine::Arithmetic;
   constexpr auto kIndex = static_cast<size_t>(A::kEngine);
+  table.attend_leaf_keys[kIndex] = [](int64_t) { return Engine::kTileKeys; };
   table.attend_scratch_bytes[kIndex] = AttendScratchBytes<Engine>;
   table.attend[kIndex] = Attend<Engine>;
   table.fold[kIndex] = Fold<A>;
@@ -80,6 +81,7 @@ constexpr detail::KernelTable MakeTileKernels() {
   detail::KernelTable table = MakeKernels();
   constexpr auto kIndex = static_cast<size_t>(detail::Engine::kBFloat16);
   table.native_bf16 = true;
+  table.attend_leaf_keys[kIndex] = LeafKeysOnTiles<LATHE_TILE>;
   table.attend_scratch_bytes[kIndex] = AttendOnTilesScratchBytes<LATHE_TILE>;
   table.attend[kIndex] = AttendOnTiles<LATHE_TILE>;
   table.fold[kIndex] = Fold<BFloat16Arithmetic>;

@@ -31,27 +31,45 @@ using detail::IndexerTask;
 using detail::IndexerTopkCall;
 using detail::TopkPart;
 
-// Query rows of a sequence up to which registers beat tiles, which always compute 16 rows. It must
-// be the sequence's own number: were it that of a task, cutting row blocks would change results.
-constexpr int64_t kMaxRegisterRows = 5;
+// Heads up to which registers beat tiles, which always compute 16 rows. Heads, not rows: how many tokens a call has must
+// not change a row's bits.
+constexpr int64_t kMaxRegisterHeads = 5;
 
-template <class Tile>
-void AttendOnTiles(const AttendCall& call, const AttendTask& task, void* scratch) {
+// f(EngineTag<Engine>) for the engine of so many heads.
+template <class Engine>
+struct EngineTag {
+  using Type = Engine;
+};
+template <class Tile, class F>
+auto VisitEngine(int64_t bits_heads, const F& f) {
 #if HWY_NATIVE_DOT_BF16
-  const int64_t rows = (call.is_per_token ? 1 : task.q_len) * call.unit_heads;
-  if (rows <= kMaxRegisterRows) {
-    return Attend<RegisterEngine<BFloat16Arithmetic>>(call, task, scratch);
-  }
+  if (bits_heads <= kMaxRegisterHeads) return f(EngineTag<RegisterEngine<BFloat16Arithmetic>>());
+#else
+  (void)bits_heads;
 #endif
-  Attend<TileEngine<Tile>>(call, task, scratch);
+  return f(EngineTag<TileEngine<Tile>>());
 }
 
 template <class Tile>
-size_t AttendOnTilesScratchBytes(const detail::AttendShape& shape, int64_t max_rows) {
-  size_t bytes = AttendScratchBytes<TileEngine<Tile>>(shape, max_rows);
+void AttendOnTiles(const AttendCall& call, const AttendTask& task, void* scratch) {
+  VisitEngine<Tile>(call.bits_heads, [&](auto engine) {
+    Attend<typename decltype(engine)::Type>(call, task, scratch);
+  });
+}
+
+template <class Tile>
+int64_t LeafKeysOnTiles(int64_t bits_heads) {
+  return VisitEngine<Tile>(bits_heads,
+                           [](auto engine) { return decltype(engine)::Type::kTileKeys; });
+}
+
+template <class Tile>
+size_t AttendOnTilesScratchBytes(const detail::AttendShape& shape, int64_t max_rows,
+                                 int64_t max_leaves) {
+  size_t bytes = AttendScratchBytes<TileEngine<Tile>>(shape, max_rows, max_leaves);
 #if HWY_NATIVE_DOT_BF16
-  bytes =
-      (std::max)(bytes, AttendScratchBytes<RegisterEngine<BFloat16Arithmetic>>(shape, max_rows));
+  bytes = (std::max)(
+      bytes, AttendScratchBytes<RegisterEngine<BFloat16Arithmetic>>(shape, max_rows, max_leaves));
 #endif
   return bytes;
 }
@@ -65,7 +83,7 @@ struct HeadsTag {
 template <class Tile, class F>
 auto VisitHeads(int64_t num_heads, const F& f) {
 #if HWY_NATIVE_DOT_BF16
-  if (num_heads <= kMaxRegisterRows) return f(HeadsTag<RegisterHeads<BFloat16Arithmetic>>());
+  if (num_heads <= kMaxRegisterHeads) return f(HeadsTag<RegisterHeads<BFloat16Arithmetic>>());
 #else
   (void)num_heads;
 #endif

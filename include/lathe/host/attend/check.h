@@ -26,9 +26,6 @@ Status CheckOptions(const Options& options) {
         .Is(scale)
         .Must("be finite and above 0 (it has no default)");
   }
-  if (options.split_tokens < 1) {
-    return Invalid("options.split_tokens").Is(options.split_tokens).Must("be at least", 1);
-  }
 #define LATHE_SCORE_TRANSFORM(option, functor) \
   LATHE_RETURN_IF_REFUSED(CheckScoreTransform("options." #option, options.option));
 #include "lathe/base/score_transforms.def"

@@ -84,7 +84,7 @@ inline AttendCall CallOf(const MlaShape& shape, const MlaDecodeOptions& options,
   AttendCall call;
   call.qk_dim = shape.head_dim();
   call.v_dim = shape.kv_lora_rank;
-  call.unit_heads = shape.num_heads;
+  call.unit_heads = call.bits_heads = shape.num_heads;
   call.causality = CausalityOf(options, args);
   call.num_key_sets = NumKeySets(args);
   // A scale of the whole cache costs nothing here, and rounds nothing.
@@ -161,7 +161,7 @@ lathe::Status lathe::MlaDecodeSizes(const MlaShape& shape, const MlaDecodeOption
   const int64_t num_blocks =
       limits.max_num_tokens * CeilDiv(shape.num_heads, kMaxBlockRows) + limits.max_num_seqs;
   *sizes = SizesFor<PlanOfMlaDecode>(
-      *kernels, {shape.head_dim(), shape.kv_lora_rank}, options.split_tokens, num_blocks,
+      *kernels, {shape.head_dim(), shape.kv_lora_rank}, shape.num_heads, num_blocks,
       limits.max_num_tokens * shape.num_heads, limits.max_num_keys, limits.num_workers);
   return OkStatus();
 }
@@ -186,7 +186,6 @@ lathe::Status lathe::PlanMlaDecode(const MlaShape& shape, const MlaDecodeOptions
   LATHE_RETURN_IF_REFUSED(ResolveTarget(options.target, &wanted.kernels, &wanted.target));
   wanted.engine = EngineFor(*wanted.kernels, options, args);
   wanted.shape = {shape.head_dim(), shape.kv_lora_rank};
-  wanted.split_tokens = options.split_tokens;
   wanted.fingerprint = FingerprintOf(args);
   wanted.num_workers = num_workers;
   wanted.mla = shape;

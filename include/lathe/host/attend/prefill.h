@@ -41,6 +41,7 @@ inline AttendCall CallOf(const PrefillShape& shape, const PrefillOptions& option
   AttendCall call;
   static_cast<AttendShape&>(call) = ShapeOf(shape);
   call.unit_heads = shape.num_heads / shape.kv_heads();
+  call.bits_heads = kMaxBlockRows;
   call.causality.is_causal = options.causal;
   if (options.precision == Precision::kAuto) call.residual_keys = kResidualKeys;
   call.q[0] = args.q;
@@ -91,8 +92,8 @@ lathe::Status lathe::PrefillSizes(const PrefillShape& shape, const PrefillOption
   // The rows of a key head fill blocks, but for one of each sequence.
   const int64_t unit_rows = limits.max_num_tokens * (shape.num_heads / shape.kv_heads());
   const int64_t num_blocks = shape.kv_heads() * (unit_rows / kMaxBlockRows + limits.max_num_seqs);
-  *sizes = SizesFor<PlanOfPrefill>(*kernels, ShapeOf(shape), options.split_tokens, num_blocks,
-                                   unit_rows, limits.max_num_keys, limits.num_workers);
+  *sizes = SizesFor<PlanOfPrefill>(*kernels, ShapeOf(shape), kMaxBlockRows, num_blocks, unit_rows,
+                                   limits.max_num_keys, limits.num_workers);
   return OkStatus();
 }
 
@@ -112,7 +113,6 @@ lathe::Status lathe::PlanPrefill(const PrefillShape& shape, const PrefillOptions
       ChooseEngine(wanted.kernels->native_bf16, options.precision,
                    BFloat16RowsOf(PageOfRows(args.k).format), args.q.dtype == DType::kBFloat16);
   wanted.shape = ShapeOf(shape);
-  wanted.split_tokens = options.split_tokens;
   wanted.fingerprint = FingerprintOf(args);
   wanted.num_workers = num_workers;
   wanted.prefill = shape;

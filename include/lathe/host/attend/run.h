@@ -98,6 +98,8 @@ class AttendRun {
         CarveWorkspace(arena, plan.num_workers, plan.scratch_bytes, plan.partial_floats);
     scratch_ = cut.scratch;
     call_.partials = cut.partials;
+    call_.leaf_keys = plan.leaf_keys;
+    call_.max_leaves = plan.max_leaves;
   }
 
   void All(const Executor& executor) const {

@@ -2,17 +2,17 @@
 // The one attention kernel: a block of query rows against the keys of a task, on any engine.
 //
 //   pack queries once
-//   for each split:  for each tile of keys (96 to 256), one key set after the other:
-//        KeyCursor -> row addresses     (this tile's and, for prefetching, the next one's)
+//   for each leaf of keys (96 or 128), one key set after the other:
+//        KeyCursor -> row addresses     (this leaf's and, for prefetching, the next one's)
 //        RowSource -> rows the engine reads (in place, or decoded once for all query rows)
 //        for each group of rows (all of them, or as many as an engine keeps in L1):
 //          Score     -> S^T [token][row]
 //          TransformScores  on request, a soft cap for one
 //          MaskScores   where some row does not see some key
-//          Softmax   -> P, running m and l
-//          Accumulate-> O [row][column]
-//      fold the split into what came before (or store it)
-//   epilogue
+//          Softmax   -> P, m and l of the leaf
+//          Accumulate-> P x V, folded into O [row][column] of the segment
+//        at the end of a segment: fold it into the node above (leaves.h)
+//   epilogue, or store what other tasks' results are folded with
 //
 // Which keys, in which format, in which arithmetic and what happens at the end are parameters of it.
 #if defined(LATHE_KERNEL_ATTEND_ATTEND_INL_H_) == defined(LATHE_TARGET_TOGGLE)
@@ -33,6 +33,8 @@
 #include "lathe/kernel/attend/column_scales-inl.h"
 #include "lathe/kernel/attend/epilogue-inl.h"
 #include "lathe/kernel/attend/finite-inl.h"
+#include "lathe/kernel/attend/fold-inl.h"
+#include "lathe/kernel/attend/leaves.h"
 #include "lathe/kernel/attend/mask-inl.h"
 #include "lathe/kernel/attend/softmax-inl.h"
 #include "lathe/kernel/kernel_table.h"
@@ -55,11 +57,10 @@ class AttendBlock {
   static constexpr int64_t kTileKeys = Engine::kTileKeys;
 
   // Carves the scratch of one worker; with a counting arena, measures it.
-  AttendBlock(Arena& arena, const detail::AttendShape& shape, int64_t max_rows)
+  AttendBlock(Arena& arena, const detail::AttendShape& shape, int64_t max_rows, int64_t max_leaves)
       : engine_(arena, shape.qk_dim, shape.v_dim, max_rows),
-        mask_(arena, Engine::PaddedRows(max_rows)) {
-    const int64_t padded_rows = Engine::PaddedRows(max_rows);
-    const int64_t output_rows = Engine::OutputRows(max_rows);
+        mask_(arena, Engine::MaxPaddedRows(max_rows)) {
+    const int64_t padded_rows = Engine::MaxPaddedRows(max_rows);
     const int64_t padded_width = RowSource<A>::PaddedWidth(shape.qk_dim);
     const int64_t value_width = RowSource<A>::PaddedWidth(shape.v_dim);
     const auto take = [&arena](int64_t n) { return arena.Take<float>(static_cast<size_t>(n)); };
@@ -71,9 +72,15 @@ class AttendBlock {
       scaled_ = take(scores);
       scales_ = take(detail::kMaxScales * kTileKeys);
     }
-    o_[0] = take(output_rows * v_stride_);
-    o_[1] = take(output_rows * v_stride_);
-    for (float** state : {&m_[0], &m_[1], &l_[0], &l_[1], &alpha_}) *state = take(padded_rows);
+    // Of every open node, of all sets, and of a leaf apart.
+    num_results_ = detail::MaxOpenNodes(max_leaves) + 2;
+    results_ = arena.Take<Partial>(static_cast<size_t>(num_results_));
+    for (int i = 0; i < num_results_; ++i) {
+      const Partial result{take(detail::PartialRows(max_rows) * v_stride_), take(padded_rows),
+                           take(padded_rows), v_stride_};
+      if (results_ != nullptr) results_[i] = result;
+    }
+    for (float** state : {&leaf_m_, &leaf_l_, &alpha_, &beta_}) *state = take(padded_rows);
     row_ = take(v_stride_);
     if constexpr (A::kHasResidual) {
       residual_ =
@@ -94,15 +101,7 @@ class AttendBlock {
     call_ = &call;
     task_ = &task;
     std::memset(zeros_, 0, static_cast<size_t>(zeros_count_) * sizeof(float));
-    padded_rows_ = Engine::PaddedRows(task.num_rows);
     transforms_scores_ = call.transforms.any();
-    // Lanes past the last row are computed and never used; they only must hold numbers.
-    for (float* scores : {s_, scaled_}) {
-      if (scores == nullptr) continue;
-      std::memset(
-          scores, 0,
-          static_cast<size_t>((kTileKeys + kScoreTokens) * GroupAt(0).count) * sizeof(float));
-    }
     const auto* zeros = reinterpret_cast<const std::byte*>(zeros_);
     TaskKeys<A> sets[detail::kMaxKeySets] = {
         {call, task, 0, kTileKeys, staged_, staged_values_, scales_, zeros, visible_},
@@ -111,26 +110,110 @@ class AttendBlock {
     sets_ = sets;
     FindRowsOfFewKeys();
     // The rows of a tile have not been staged yet: their place is free.
-    engine_.Pack(task.num_rows, sets[0].source.words(), staged_, [this](int64_t row, Element* to) {
-      LoadQuery(task_->row_begin + row, reinterpret_cast<std::byte*>(to));
-    });
+    engine_.Pack(task.row_begin % call.bits_heads, task.num_rows, call.bits_heads,
+                 sets[0].source.words(), staged_, [this](int64_t row, Element* to) {
+                   LoadQuery(task_->row_begin + row, reinterpret_cast<std::byte*>(to));
+                 });
+    padded_rows_ = engine_.padded_rows();
+    // Lanes that no score is written to are computed and never used; they only must hold numbers.
+    engine_.ClearPadding(s_);
+    if (scaled_ != nullptr) engine_.ClearPadding(scaled_);
+    for (num_free_ = 0; num_free_ < num_results_; ++num_free_)
+      free_[num_free_] = &results_[num_free_];
     [[maybe_unused]] const typename Engine::Session session;
-    RunSplits();
+    set_ = 0;
+    leaf_ = task.leaves[0].begin;
+    Next(tiles_[current_]);
+    if (task.partial < 0) {
+      RunWhole();
+    } else {
+      RunPieces();
+    }
   }
 
  private:
-  void RunSplits() {
-    int current = 0;
-    ClearState(0);
-    for (int64_t i = 0; i < task_->num_splits; ++i) {
-      if (!RunSplit(task_->first_split + i, current)) continue;
-      if (current == 1) FoldSplit();
-      current = 1;
+  // All leaves of the block: writes its rows.
+  void RunWhole() {
+    Partial* all = nullptr;
+    for (int set = 0; set < call_->num_key_sets; ++set) {
+      const KeyRange leaves = task_->leaves[set];
+      Partial* result = RunLeaves(set, leaves.end, nullptr);
+      if (result == nullptr) continue;
+      if (all == nullptr) {
+        all = result;
+      } else {
+        FoldInto(all, result);
+      }
     }
-    if (current == 0) ClearOutput();
-    if (task_->partial >= 0) return StorePartial();
+    const RowState none{nullptr, -std::numeric_limits<float>::infinity(), 0.0f};
     for (int64_t r = 0; r < task_->num_rows; ++r) {
-      FinishRow<A>(*call_, *task_, r, {o_[0] + r * v_stride_, m_[0][r], l_[0][r]}, row_);
+      FinishRow<A>(*call_, *task_, r, all == nullptr ? none : all->Row(r), row_);
+    }
+  }
+
+  // A run of leaves: leaves its pieces in AttendCall::partials, one after another.
+  void RunPieces() {
+    float* to = call_->partials + task_->partial;
+    for (int set = 0; set < call_->num_key_sets; ++set) {
+      const KeyRange all = detail::LeavesOf(task_->keys[set], call_->leaf_keys);
+      detail::ForEachPiece(task_->leaves[set], all, [&](const KeyRange& piece) {
+        Partial stored = Partial::At(to, task_->num_rows, call_->v_dim);
+        // Leaves of one segment fold where the result belongs.
+        const bool is_segment =
+            piece.begin / detail::kSegmentLeaves == (piece.end - 1) / detail::kSegmentLeaves;
+        Partial* place = is_segment ? &stored : nullptr;
+        Partial* result = RunLeaves(set, piece.end, place);
+        if (result != &stored) Store(result, stored);
+        to += detail::PartialFloats(task_->num_rows, call_->v_dim);
+      });
+    }
+  }
+
+  void Store(Partial* from, const Partial& to) {
+    const auto n = static_cast<size_t>(task_->num_rows);
+    if (from == nullptr) {
+      std::memset(to.o, 0, n * static_cast<size_t>(v_stride_) * sizeof(float));
+      std::memset(to.l, 0, n * sizeof(float));
+      std::fill_n(to.m, n, -std::numeric_limits<float>::infinity());
+      return;
+    }
+    std::memcpy(to.o, from->o, n * static_cast<size_t>(v_stride_) * sizeof(float));
+    std::memcpy(to.m, from->m, n * sizeof(float));
+    std::memcpy(to.l, from->l, n * sizeof(float));
+    Free(from);
+  }
+
+  // The result of a set's next leaves, up to `end`; null if these rows see none of their keys. `place`: where it is to
+  // be, if the leaves are of one segment.
+  Partial* RunLeaves(int set, int64_t end, Partial* place) {
+    const auto fold = [this](Partial* to, Partial* from) { FoldInto(to, from); };
+    detail::OpenNodes<Partial*> nodes;
+    while (tiles_[current_].count > 0 && tiles_[current_].set == set) {
+      const int64_t leaf = tiles_[current_].begin / call_->leaf_keys;
+      if (leaf >= end) break;
+      nodes.CloseBefore(leaf, fold);
+      const bool is_first = nodes.segment() == nullptr;
+      if (is_first) nodes.segment() = place != nullptr ? place : Take();
+      RunLeaf(nodes.segment(), is_first);
+    }
+    return nodes.CloseAll(fold);
+  }
+
+  Partial* Take() { return free_[--num_free_]; }
+  void Free(Partial* result) { free_[num_free_++] = result; }
+
+  void FoldInto(Partial* to, Partial* from) {
+    FoldStates(from->m, from->l, padded_rows_, to->m, to->l, alpha_, beta_);
+    FoldRows(*from, *to);
+    Free(from);
+  }
+
+  // O alone, by alpha_ and beta_.
+  void FoldRows(const Partial& from, const Partial& to) const {
+    const F32 d;
+    for (int64_t r = 0; r < task_->num_rows; ++r) {
+      FoldColumns(from.o + r * v_stride_, hn::Set(d, alpha_[r]), hn::Set(d, beta_[r]), v_columns_,
+                  to.o + r * v_stride_);
     }
   }
 
@@ -154,34 +237,6 @@ class AttendBlock {
     }
   }
 
-  void FoldSplit() {
-    for (int64_t r = 0; r < task_->num_rows; ++r) {
-      RowState acc{o_[0] + r * v_stride_, m_[0][r], l_[0][r]};
-      FoldRow(acc, {o_[1] + r * v_stride_, m_[1][r], l_[1][r]}, v_columns_);
-      m_[0][r] = acc.m;
-      l_[0][r] = acc.l;
-    }
-  }
-
-  void ClearState(int which) {
-    for (int64_t r = 0; r < padded_rows_; ++r) {
-      m_[which][r] = -std::numeric_limits<float>::infinity();
-      l_[which][r] = 0.0f;
-    }
-  }
-
-  void ClearOutput() {
-    std::memset(o_[0], 0, static_cast<size_t>(task_->num_rows * v_stride_) * sizeof(float));
-  }
-
-  void StorePartial() const {
-    const auto n = static_cast<size_t>(task_->num_rows);
-    const Partial to = PartialAt(call_->partials + task_->partial, task_->num_rows, v_stride_);
-    std::memcpy(to.o, o_[0], n * static_cast<size_t>(v_stride_) * sizeof(float));
-    std::memcpy(to.m, m_[0], n * sizeof(float));
-    std::memcpy(to.l, l_[0], n * sizeof(float));
-  }
-
   // One query row as elements of the engine; the padding of staged rows is zero already.
   void LoadQuery(int64_t row, std::byte* to) const {
     const int64_t token = task_->token_begin + row / call_->unit_heads;
@@ -195,43 +250,25 @@ class AttendBlock {
     }
   }
 
-  // The sets' keys in a split, clipped to what rows of this block see. Tiles start at fixed places of the split;
-  // those that no row of this block sees are left out.
-  void Seek(int64_t split) {
-    for (int i = 0; i < call_->num_key_sets; ++i) {
-      const KeyRange keys = detail::SplitKeysOf(*task_, split, i);
-      const int64_t skipped = (std::max)(sets_[i].any_sees.begin - keys.begin, int64_t{0});
-      sets_[i].cursor.Seek(keys.begin + skipped / kTileKeys * kTileKeys,
-                           (std::min)(keys.end, sets_[i].any_sees.end), sets_[i].any_sees.begin);
-    }
-    set_ = 0;
-  }
-
-  // The next tile of the split; count 0 when there are none left.
+  // The next leaf of the task with keys that some row sees; count 0 when there are none left.
   void Next(KeyTile& tile) {
-    sets_[set_].cursor.Next(tile);
-    while (tile.count == 0 && set_ + 1 < call_->num_key_sets) sets_[++set_].cursor.Next(tile);
-    tile.set = set_;
-  }
-
-  // One split from scratch into o_[which], m_[which], l_[which]. False, and o_ as it was, if it has no keys for these rows.
-  bool RunSplit(int64_t split, int which) {
-    Seek(split);
-    int current = 0;
-    Next(tiles_[current]);
-    if (tiles_[current].count == 0) return false;
-    ClearState(which);
-    const SoftmaxState state{m_[which], l_[which], alpha_};
-    Carry carry = Carry::kNone;
-    while (tiles_[current].count > 0) {
-      KeyTile& tile = tiles_[current];
-      Next(tiles_[1 - current]);
-      sets_[tile.set].source.Load(tile, tiles_[1 - current]);
-      RunTile(tile, tiles_[1 - current], carry, state, o_[which]);
-      carry = Carry::kKeep;
-      current = 1 - current;
+    for (;;) {
+      while (leaf_ >= task_->leaves[set_].end) {
+        tile.count = 0;
+        if (set_ + 1 >= call_->num_key_sets) return;
+        leaf_ = task_->leaves[++set_].begin;
+      }
+      TaskKeys<A>& keys = sets_[set_];
+      const int64_t begin = leaf_++ * call_->leaf_keys;
+      // Leaves start at whole steps of any engine: what no row sees in front is left out.
+      const int64_t skipped = (std::max)(keys.any_sees.begin - begin, int64_t{0});
+      keys.cursor.Seek(begin + skipped / detail::kStepKeys * detail::kStepKeys,
+                       (std::min)(begin + call_->leaf_keys, keys.any_sees.end),
+                       keys.any_sees.begin);
+      keys.cursor.Next(tile);
+      tile.set = set_;
+      if (tile.count > 0) return;
     }
-    return true;
   }
 
   // Rows that go through a tile together: S and P have room for one group.
@@ -239,17 +276,31 @@ class AttendBlock {
     return {row, (std::min)(Engine::kGroupRows, padded_rows_ - row)};
   }
 
-  void RunTile(KeyTile& tile, const KeyTile& next, Carry carry, const SoftmaxState& state,
-               float* o) {
+  // The leaf whose tile is next, into a result that holds nothing yet or is the segment so far.
+  void RunLeaf(Partial* to, bool is_first) {
+    KeyTile& tile = tiles_[current_];
+    const KeyTile& next = tiles_[1 - current_];
+    Next(tiles_[1 - current_]);
+    sets_[tile.set].source.Load(tile, next);
+    current_ = 1 - current_;
+    RunTile(tile, next, to, is_first);
+  }
+
+  void RunTile(KeyTile& tile, const KeyTile& next, Partial* to, bool is_first) {
     const TaskKeys<A>& set = sets_[tile.set];
     const int64_t tokens = RoundUp(tile.count, 2);
     const DType type = set.source.row_type();
     const bool seen_by_all = set.IsSeenByAll(tile);
     const bool is_masked = tokens != tile.count || !seen_by_all;
     if (is_masked) mask_.Find(*call_, *task_, set, tile);
+    const bool has_scales = set.source.has_scales();
     const bool has_residual = num_few_ > 0;
     isolated_.Clear();
     engine_.StartTile(set.source, tile, next);
+    // Where values are not finite sums are put together in steps, apart from what O holds.
+    bool is_apart = false;
+    Partial* sums_to = to;
+    Sums sums = is_first ? Sums::kStore : Sums::kFold;
     for (int64_t r = 0; r < padded_rows_; r += Engine::kGroupRows) {
       const TileRows rows = GroupAt(r);
       Score(set.source, tile, next, tokens, rows);
@@ -257,27 +308,50 @@ class AttendBlock {
         TransformScores(call_->transforms, call_->score_scale[tile.set], tokens * rows.count, s_);
       }
       if (is_masked) mask_.Apply(tile, tokens, rows, s_);
-      const bool has_scales = set.source.has_scales();
-      const bool moved = has_scales ? Weigh<FloatArithmetic>(tile, tokens, rows, state, nullptr)
-                                    : Weigh<A>(tile, tokens, rows, state,
-                                               has_residual ? ResidualOf(rows) : nullptr);
+      uint32_t* residual = has_residual ? ResidualOf(rows) : nullptr;
+      if (has_scales) {
+        Weigh<FloatArithmetic>(tile, tokens, rows, nullptr);
+      } else {
+        Weigh<A>(tile, tokens, rows, residual);
+        if (num_few_ < task_->num_rows && has_residual) ClearResidual(rows, tokens);
+      }
       if (r == 0) {
         // Scores need the rows of keys no more, which values may be, or know where they were.
         if (!seen_by_all) {
           isolated_.TakeOut(type, set.all_see, v_columns_, finite_values_, zeros_, tile);
         }
+        is_apart = isolated_.any() || (has_residual && tile.value_bytes > 0 &&
+                                       !HasFiniteValues<A>(type, v_columns_, tile));
+        if (is_apart && !is_first) sums_to = Take();
+        if (is_apart) sums = Sums::kStore;
         engine_.LoadValues(tile, tokens, v_columns_);
       }
-      const Carry now = moved && carry == Carry::kKeep ? Carry::kRescale : carry;
+      TakeStates(rows, is_first, to);
       const auto* p = reinterpret_cast<const uint32_t*>(s_);
       if (has_scales) {
-        AccumulateScaled(now, tile, tokens, rows, state, o);
+        AccumulateScaled(sums, tile, tokens, rows, *sums_to);
       } else {
-        Accumulate(now, tile, tokens, AllValues(), rows, p, state, o);
+        Accumulate(sums, tile, tokens, AllValues(), rows, p, is_apart ? nullptr : residual,
+                   *sums_to);
       }
-      isolated_.Add(type, mask_, tile, rows, has_scales, p, call_->v_dim, o, v_stride_);
+      isolated_.Add(type, mask_, tile, rows, has_scales, p, call_->v_dim, sums_to->o, v_stride_);
     }
-    if (has_residual && !set.source.has_scales()) AddResidual(type, tile, tokens, state, o);
+    if (!is_apart) return;
+    if (has_residual && !has_scales) AddResidual(type, tile, tokens, *sums_to);
+    if (is_first) return;
+    FoldRows(*sums_to, *to);
+    Free(sums_to);
+  }
+
+  // m and l of the segment, which the leaf of these rows begins or adds to.
+  void TakeStates(const TileRows& rows, bool is_first, Partial* to) {
+    const int64_t r = rows.begin;
+    if (!is_first) {
+      return FoldStates(leaf_m_ + r, leaf_l_ + r, rows.count, to->m + r, to->l + r, alpha_ + r,
+                        beta_ + r);
+    }
+    std::memcpy(to->m + r, leaf_m_ + r, static_cast<size_t>(rows.count) * sizeof(float));
+    std::memcpy(to->l + r, leaf_l_ + r, static_cast<size_t>(rows.count) * sizeof(float));
   }
 
   void Score(const RowSource<A>& source, const KeyTile& tile, const KeyTile& next, int64_t tokens,
@@ -294,38 +368,36 @@ class AttendBlock {
 
   // S into P, packed as an arithmetic takes it.
   template <class Packing>
-  bool Weigh(const KeyTile& tile, int64_t tokens, const TileRows& rows, const SoftmaxState& state,
-             uint32_t* residual) {
-    const int64_t r = rows.begin;
-    return Softmax<Packing>(s_, tokens, rows.count, call_->scale_log2[tile.set],
-                            call_->value_scale[tile.set],
-                            {state.m + r, state.l + r, state.alpha + r}, residual);
+  void Weigh(const KeyTile& tile, int64_t tokens, const TileRows& rows, uint32_t* residual) {
+    Softmax<Packing>(s_, tokens, rows.count, call_->scale_log2[tile.set],
+                     call_->value_scale[tile.set], leaf_m_ + rows.begin, leaf_l_ + rows.begin,
+                     residual);
   }
 
   ScaleTile AllValues() const { return {0, v_columns_, nullptr}; }
 
-  void Accumulate(Carry carry, const KeyTile& tile, int64_t tokens, const ScaleTile& columns,
-                  const TileRows& rows, const uint32_t* p, const SoftmaxState& state, float* o) {
-    engine_.Accumulate(sets_[tile.set].source.row_type(), carry, tile, tokens, columns, rows.begin,
-                       p, rows.count, o + rows.begin * v_stride_, v_stride_,
-                       state.alpha + rows.begin);
+  void Accumulate(Sums sums, const KeyTile& tile, int64_t tokens, const ScaleTile& columns,
+                  const TileRows& rows, const uint32_t* p, const uint32_t* residual,
+                  const Partial& to) {
+    const int64_t r = rows.begin;
+    engine_.Accumulate(sets_[tile.set].source.row_type(), sums, tile, tokens, columns, r,
+                       {p, residual, rows.count},
+                       {to.o + r * v_stride_, v_stride_, alpha_ + r, beta_ + r});
   }
 
   // P, as floats, times the scales of one tile of columns after the other. The largest weight is 1 and needs no rounding,
   // but with a scale it does, so what rounding takes comes back at once, however many keys a row sees.
-  void AccumulateScaled(Carry carry, const KeyTile& tile, int64_t tokens, const TileRows& rows,
-                        const SoftmaxState& state, float* o) {
-    const bool has_residual = call_->residual_keys > 0;
+  void AccumulateScaled(Sums sums, const KeyTile& tile, int64_t tokens, const TileRows& rows,
+                        const Partial& to) {
     auto* p = reinterpret_cast<uint32_t*>(scaled_);
-    uint32_t* residual = has_residual ? ResidualOf(rows) : nullptr;
+    uint32_t* residual = call_->residual_keys > 0 ? ResidualOf(rows) : nullptr;
     const RowSource<A>& source = sets_[tile.set].source;
     for (int64_t i = 0; i < source.num_scale_tiles(); ++i) {
       ScaleTile columns = source.ScaleTileAt(i);
       if (columns.begin >= v_columns_) return;
       columns.end = (std::min)(columns.end, v_columns_);
       PackScaledWeights<A>(s_, columns.scales, tokens, rows.count, p, residual);
-      Accumulate(carry, tile, tokens, columns, rows, p, state, o);
-      if (has_residual) Accumulate(Carry::kKeep, tile, tokens, columns, rows, residual, state, o);
+      Accumulate(sums, tile, tokens, columns, rows, p, residual, to);
     }
   }
 
@@ -343,14 +415,14 @@ class AttendBlock {
     }
   }
 
-  void AddResidual(DType type, KeyTile& tile, int64_t tokens, const SoftmaxState& state, float* o) {
+  // To sums that lack it since not all values are finite: only those that are take part.
+  void AddResidual(DType type, KeyTile& tile, int64_t tokens, const Partial& to) {
     if (tile.value_bytes > 0 && KeepFinite<A>(type, v_columns_, finite_values_, tile)) {
       engine_.LoadValues(tile, tokens, v_columns_);
     }
     for (int64_t r = 0; r < padded_rows_; r += Engine::kGroupRows) {
       const TileRows rows = GroupAt(r);
-      if (num_few_ < task_->num_rows) ClearResidual(rows, tokens);
-      Accumulate(Carry::kKeep, tile, tokens, AllValues(), rows, ResidualOf(rows), state, o);
+      Accumulate(Sums::kAdd, tile, tokens, AllValues(), rows, ResidualOf(rows), nullptr, to);
     }
   }
 
@@ -368,10 +440,14 @@ class AttendBlock {
   float* scaled_ = nullptr;  // products of some columns, then P times their scales
   float* scales_ = nullptr;
   uint32_t* residual_ = nullptr;
-  float* o_[2];
-  float* m_[2];
-  float* l_[2];
-  float* alpha_;
+  float* leaf_m_;
+  float* leaf_l_;
+  float* alpha_;  // of the last fold
+  float* beta_;
+  Partial* results_;
+  int num_results_;
+  Partial* free_[detail::kMaxLevels + 2];  // those of them that hold nothing
+  int num_free_ = 0;
   float* row_;
   int64_t zeros_count_;
   float* zeros_;
@@ -380,7 +456,9 @@ class AttendBlock {
   Element* finite_values_;  // those of them that are not finite, without what is not
   KeyRange* visible_;
   TaskKeys<A>* sets_ = nullptr;
-  int set_ = 0;  // that the next tile comes from
+  int set_ = 0;       // that the next tile comes from,
+  int64_t leaf_ = 0;  // and its leaf
+  int current_ = 0;   // of the two tiles: that of the leaf which is next
   KeyTile tiles_[2];
   IsolatedValues<A> isolated_;
 };
@@ -388,14 +466,14 @@ class AttendBlock {
 template <class Engine>
 void Attend(const AttendCall& call, const AttendTask& task, void* scratch) {
   Arena arena(scratch);
-  AttendBlock<Engine> block(arena, call, task.num_rows);
+  AttendBlock<Engine> block(arena, call, task.num_rows, call.max_leaves);
   block.Run(call, task);
 }
 
 template <class Engine>
-size_t AttendScratchBytes(const detail::AttendShape& shape, int64_t max_rows) {
+size_t AttendScratchBytes(const detail::AttendShape& shape, int64_t max_rows, int64_t max_leaves) {
   Arena counting;
-  AttendBlock<Engine> block(counting, shape, max_rows);
+  AttendBlock<Engine> block(counting, shape, max_rows, max_leaves);
   return counting.bytes();
 }
 

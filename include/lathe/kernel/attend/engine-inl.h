@@ -6,13 +6,15 @@
 //   kTileKeys                     keys of a tile, at most kMaxTileKeys
 //   kGroupRows                    rows that are scored, weighed and accumulated before the next are
 //   Session                       an object of it exists while Score and Accumulate are called
-//   PaddedRows, OutputRows        rows that S, P and the softmax state, and that O have room for
+//   MaxPaddedRows                 rows that S, P and the softmax state of a task have room for
 //   (arena, ...)                  carves its scratch, or counts it
-//   Pack(rows)                    the queries of a task, once
+//   Pack(rows)                    the queries of a task, once; then
+//   padded_rows                   the rows of S, P and the softmax state
+//   ClearPadding(S)               numbers for the lanes of S that no score is written to
 //   StartTile(tile)               a tile is next
 //   LoadValues(tile)              its values are as P x V shall read them
 //   Score(columns, row)           S^T [token][row] of a group, over columns of keys
-//   Accumulate(columns, row, P)   O [row][column] += P x V, of a group and columns of values
+//   Accumulate(columns, row, P)   P x V of a group and columns of values, to O [row][column]
 //
 // An engine knows registers or tiles, nothing about pages, masks, softmax or results.
 #if defined(LATHE_KERNEL_ATTEND_ENGINE_INL_H_) == defined(LATHE_TARGET_TOGGLE)
@@ -36,14 +38,13 @@ HWY_BEFORE_NAMESPACE();
 namespace lathe::HWY_NAMESPACE {
 namespace {
 
-// Packs rows for ScoreStep, group by group. load(row, to) writes query row `row` as elements. Rows of
+// Packs rows for ScoreKeys, group by group. load(row, to) writes query row `row` as elements. Rows of
 // padding, and what `load` leaves of a row, are zero. `staging`: as many rows of `width` elements as the
 // largest group, zero in the columns of padding.
 template <class A, class LoadRow>
-void PackRows(int64_t num_rows, int64_t width, int64_t words, typename A::Element* staging,
-              const LoadRow& load, uint32_t* to) {
-  for (int64_t row = 0; row < num_rows;) {
-    const RowGroup group = NextGroup(num_rows - row);
+void PackRows(const RowGroups& groups, int64_t num_rows, int64_t width, int64_t words,
+              typename A::Element* staging, const LoadRow& load, uint32_t* to) {
+  groups.ForEach([&](const RowGroup& group, int64_t row) {
     for (int64_t i = 0; i < group.rows(); ++i) {
       auto* query = staging + i * width;
       if (row + i < num_rows) {
@@ -55,8 +56,7 @@ void PackRows(int64_t num_rows, int64_t width, int64_t words, typename A::Elemen
     PackGroup(reinterpret_cast<const uint32_t*>(staging), width / A::kWordElements, words, group,
               to);
     to += words / group.words * group.vectors * kLanes;
-    row += group.rows();
-  }
+  });
 }
 
 template <class A>
@@ -68,25 +68,36 @@ class RegisterEngine {
   // bytes each in bf16) stay in L2 between the scores and P x V, and a multiple of the tokens that the score kernel
   // takes at once (8, or 6 with 16 registers).
   static constexpr int64_t kTileKeys = kRegisters == 32 ? 128 : 96;
-  static constexpr int64_t kGroupRows = detail::kMaxBlockRows;
+  static constexpr int64_t kGroupRows =
+      RoundUp(RowGroups::MaxScored(detail::kMaxBlockRows), kLanes);  // all of them
   struct Session {};
 
-  // Every row group ends inside.
-  static int64_t PaddedRows(int64_t rows) { return RoundUp(rows, kLanes); }
-  static int64_t OutputRows(int64_t rows) { return rows; }
+  static int64_t MaxPaddedRows(int64_t rows) { return RoundUp(RowGroups::MaxScored(rows), kLanes); }
 
   RegisterEngine(Arena& arena, int64_t qk_dim, int64_t, int64_t max_rows)
       : width_(RowSource<A>::PaddedWidth(qk_dim)) {
-    const int64_t words = PaddedRows(max_rows) * width_ / A::kWordElements;
+    const int64_t words = RowGroups::MaxPacked(max_rows) * width_ / A::kWordElements;
     q_ = arena.Take<uint32_t>(static_cast<size_t>(words));
   }
 
-  // As PackRows; `staging` has rows of padded width.
+  // PackRows of a block whose first row is a head `head` of `num_heads`; `staging` has rows of padded width.
   template <class LoadRow>
-  void Pack(int64_t num_rows, int64_t words, Element* staging, const LoadRow& load) {
+  void Pack(int64_t head, int64_t num_rows, int64_t num_heads, int64_t words, Element* staging,
+            const LoadRow& load) {
+    groups_ = RowGroups(head, num_rows, num_heads);
     num_rows_ = num_rows;
     words_ = words;
-    PackRows<A>(num_rows, width_, words, staging, load, q_);
+    PackRows<A>(groups_, num_rows, width_, words, staging, load, q_);
+  }
+
+  int64_t padded_rows() const { return RoundUp(groups_.num_scored(), kLanes); }
+
+  void ClearPadding(float* s) const {
+    const int64_t stride = padded_rows();
+    if (groups_.num_scored() == stride) return;
+    for (int64_t t = 0; t < kTileKeys + kScoreTokens; ++t) {
+      hn::Store(hn::Zero(F32()), F32(), s + (t + 1) * stride - kLanes);
+    }
   }
 
   void StartTile(const RowSource<A>&, const KeyTile&, const KeyTile&) const {}
@@ -100,8 +111,8 @@ class RegisterEngine {
     const std::byte* const* rows = tile.rows;
     const std::byte* const* ahead = fetches ? next.rows : nullptr;
     VisitStored<A>(source.row_type(), [&](auto stored) {
-      ScoreKeys<A, decltype(stored)>(rows, ahead, source.scratch(), tile.count, q_, words,
-                                     num_rows_, [&](int64_t t) {
+      ScoreKeys<A, decltype(stored)>(rows, ahead, source.scratch(), tile.count, q_, words, groups_,
+                                     [&](int64_t t) {
                                        source.FetchValues(next, t, kScoreTokens);
                                        return StoreScores{s + t * s_stride, s_stride};
                                      });
@@ -109,19 +120,20 @@ class RegisterEngine {
   }
 
   // `tokens` is a multiple of 2, columns are of 64; values of the tile past the live ones are zeros.
-  void Accumulate(DType row_type, Carry carry, const KeyTile& tile, int64_t tokens,
-                  const ScaleTile& columns, int64_t, const uint32_t* p, int64_t p_stride, float* o,
-                  int64_t o_stride, const float* alpha) const {
+  void Accumulate(DType row_type, Sums sums, const KeyTile& tile, int64_t tokens,
+                  const ScaleTile& columns, int64_t, const Weights& weights,
+                  const Output& to) const {
     VisitStored<A>(row_type, [&](auto stored) {
-      AccumulateStored<A, decltype(stored)>(
-          carry, static_cast<const std::byte* const*>(tile.values), tokens, columns.begin,
-          columns.end, p, p_stride, num_rows_, o, o_stride, alpha);
+      AccumulateStored<A, decltype(stored)>(sums, static_cast<const std::byte* const*>(tile.values),
+                                            tokens, columns.begin, columns.end, weights, num_rows_,
+                                            to);
     });
   }
 
  private:
   int64_t width_;
   uint32_t* q_;
+  RowGroups groups_;
   int64_t num_rows_ = 0;
   int64_t words_ = 0;
 };

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <limits>
 
+#include "lathe/kernel/attend/fold-inl.h"
 #include "lathe/kernel/kernel_table.h"
 #include "lathe/kernel/keys/visibility.h"
 #include "lathe/kernel/rows/row_transform-inl.h"
@@ -26,33 +27,8 @@ namespace {
 using detail::AttendCall;
 using detail::AttendTask;
 
-// One row's accumulated state; o in the engine's column order.
-struct RowState {
-  float* o;
-  float m;
-  float l;
-};
-
-// acc = acc (+) part, both over v_columns columns. Always called in split order, whoever computed the
-// parts, so that a row's bits cannot depend on how the work was dealt out. A part without any live key
-// (l == 0) leaves acc as it is.
-inline void FoldRow(RowState& acc, const RowState& part, int64_t v_columns) {
-  if (part.l == 0.0f) return;
-  const F32 d;
-  const float m = part.m > acc.m ? part.m : acc.m;
-  const float acc_scale = std::exp2(acc.m - m);
-  const float part_scale = std::exp2(part.m - m);
-  const VF va = hn::Set(d, acc_scale);
-  const VF vp = hn::Set(d, part_scale);
-  for (int64_t c = 0; c < v_columns; c += kLanes) {
-    const VF scaled = hn::Mul(hn::Load(d, acc.o + c), va);
-    hn::Store(hn::MulAdd(hn::Load(d, part.o + c), vp, scaled), d, acc.o + c);
-  }
-  acc.m = m;
-  acc.l = acc.l * acc_scale + part.l * part_scale;
-}
-
-// Natural column order, times `factor`.
+// Natural column order, times `factor`. A negative zero, which a key that is not seen would make a positive one of,
+// becomes one.
 template <class A>
 void InNaturalOrder(const float* HWY_RESTRICT o, float factor, int64_t v_columns,
                     float* HWY_RESTRICT to) {
@@ -63,13 +39,13 @@ void InNaturalOrder(const float* HWY_RESTRICT o, float factor, int64_t v_columns
   for (int64_t c = 0; c < v_columns; c += kPeriod) {
     LATHE_UNROLL
     for (int64_t i = 0; i < kPeriod; i += kRun) {
-      hn::Store(hn::Mul(hn::Load(d, o + c + A::Position(i)), vf), d, to + c + i);
+      hn::Store(hn::MulAdd(hn::Load(d, o + c + A::Position(i)), vf, hn::Zero(d)), d, to + c + i);
     }
   }
 }
 
 // Every NaN in a row becomes the one of type float32's quiet NaN: which of several a sum keeps, with its sign, depends on
-// the order of its operands, and so on who folds which splits.
+// the order of its operands, and so on who folds which pieces.
 inline void MakeNanCanonical(float* row, int64_t columns) {
   const F32 d;
   const VF nan = hn::Set(d, std::numeric_limits<float>::quiet_NaN());
@@ -125,40 +101,50 @@ void FinishRow(const AttendCall& call, const AttendTask& task, int64_t r, const 
           call.v_dim);
 }
 
-// The pieces of one partial in memory: O [rows][v_stride], m [rows], l [rows].
+// A partial result in memory.
 struct Partial {
-  float* o;
-  float* m;
-  float* l;
+  float* o = nullptr;
+  float* m = nullptr;
+  float* l = nullptr;
+  int64_t v_stride = 0;
 
-  LATHE_INLINE RowState Row(int64_t r, int64_t v_stride) const {
-    return {o + r * v_stride, m[r], l[r]};
+  // Of a block of `num_rows` rows, at `base`.
+  static Partial At(float* base, int64_t num_rows, int64_t v_dim) {
+    const int64_t v_stride = detail::PartialStride(v_dim);
+    float* m = base + detail::PartialRows(num_rows) * v_stride;
+    return {base, m, m + detail::PartialStates(num_rows), v_stride};
   }
+  LATHE_INLINE RowState Row(int64_t r) const { return {o + r * v_stride, m[r], l[r]}; }
 };
 
-LATHE_INLINE Partial PartialAt(float* base, int64_t num_rows, int64_t v_stride) {
-  float* m = base + num_rows * v_stride;
-  return {base, m, m + num_rows};
-}
-
-// Folds the stored partials of a row block and writes its rows [row_first, row_last).
+// Folds what the tasks of a row block have left and writes its rows [row_first, row_last).
 template <class A>
 void Fold(const AttendCall& call, const detail::FoldTask& fold) {
   const detail::AttendTask& task = fold.task;
   const int64_t v_columns = detail::PartialColumns(call.v_dim);
-  const int64_t v_stride = detail::PartialStride(call.v_dim);
-  const int64_t partial_floats = detail::PartialFloats(task.num_rows, call.v_dim);
-  float* base = call.partials + task.partial;
-  const Partial first = PartialAt(base, task.num_rows, v_stride);
+  const auto fold_rows = [v_columns](RowState& to, const RowState& from) {
+    FoldRow(to, from, v_columns);
+  };
+  const auto row_of = [&](int64_t span, int64_t r) {
+    return Partial::At(call.partials + fold.spans[span].partial, task.num_rows, call.v_dim).Row(r);
+  };
   for (int64_t r = fold.row_first; r < fold.row_last; ++r) {
-    RowState acc = first.Row(r, v_stride);
-    for (int64_t i = 1; i < task.num_splits; ++i) {
-      const Partial next = PartialAt(base + i * partial_floats, task.num_rows, v_stride);
-      FoldRow(acc, next.Row(r, v_stride), v_columns);
+    RowState all{};
+    detail::OpenNodes<RowState> nodes;
+    for (int64_t i = 0; i < fold.num_spans; ++i) {
+      const detail::LeafSpan& span = fold.spans[i];
+      nodes.CloseBefore(span.leaf, fold_rows);
+      nodes.Add(row_of(i, r), fold_rows);
+      if (i + 1 < fold.num_spans && fold.spans[i + 1].set == span.set) continue;
+      const RowState of_set = nodes.CloseAll(fold_rows);
+      if (all) {
+        fold_rows(all, of_set);
+      } else {
+        all = of_set;
+      }
     }
-    // The second partial's row has been folded: its place serves as scratch.
-    float* scratch = PartialAt(base + partial_floats, task.num_rows, v_stride).o;
-    FinishRow<A>(call, task, r, acc, scratch + r * v_stride);
+    // The last row has been folded: its place serves as scratch.
+    FinishRow<A>(call, task, r, all, row_of(fold.num_spans - 1, r).o);
   }
 }
 

@@ -55,6 +55,14 @@ void KeepFiniteValue(DType type, int64_t columns, typename A::Element* copies, K
   });
 }
 
+template <class A>
+bool HasFiniteValues(DType type, int64_t columns, const KeyTile& tile) {
+  for (int64_t t = 0; t < tile.count; ++t) {
+    if (!IsFiniteValue<A>(type, tile.values[t], columns)) return false;
+  }
+  return true;
+}
+
 // All rows that are not finite; whether there are any. What a weight lost may be 0 or below, and would make
 // a NaN of an infinite value that the weight itself carried where it belongs. (Values that are part of
 // their key give a score of that kind, and need no care.)
@@ -78,6 +86,7 @@ template <class A>
 class IsolatedValues {
  public:
   void Clear() { count_ = 0; }
+  bool any() const { return count_ > 0; }
 
   // Takes them out of a tile of which all rows see the keys of `all_see`. `copies`: a row of `columns` for each key;
   // `zeros`: such a row.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Online softmax over one tile, vertical over query rows: no lane ever meets another.
+// Softmax over one tile, vertical over query rows: no lane ever meets another.
 #if defined(LATHE_KERNEL_ATTEND_SOFTMAX_INL_H_) == defined(LATHE_TARGET_TOGGLE)
 #ifdef LATHE_KERNEL_ATTEND_SOFTMAX_INL_H_
 #undef LATHE_KERNEL_ATTEND_SOFTMAX_INL_H_
@@ -15,14 +15,6 @@ HWY_BEFORE_NAMESPACE();
 namespace lathe::HWY_NAMESPACE {
 namespace {
 
-// Running state of a row block, one float per row: maximum (in the exp2 domain), sum, and the factor that
-// the last tile put on what was accumulated before it.
-struct SoftmaxState {
-  float* m;
-  float* l;
-  float* alpha;
-};
-
 LATHE_INLINE VF ColumnMax(const float* s, int64_t s_stride, int64_t tokens) {
   const F32 d;
   VF even = hn::Load(d, s);
@@ -35,28 +27,23 @@ LATHE_INLINE VF ColumnMax(const float* s, int64_t s_stride, int64_t tokens) {
 }
 
 // Turns S^T [tokens][padded_rows] into weights P in place ([step][padded_rows] words: row t of S is read
-// before row t / kStepTokens of P is written), and updates the state. Returns whether any maximum moved, so
-// that alpha is not 1 everywhere. Sums add the unrounded weights; those of P are times value_scale besides. Where packing
+// before row t / kStepTokens of P is written), and gives each row's maximum m (exp2 domain; -inf if it sees nothing) and
+// sum l of weights. Sums add the unrounded weights; those of P are times value_scale besides. Where packing
 // rounds and `residual` is given, what it took away goes there, in the same layout. `tokens` is a multiple of 2.
 template <class A>
-bool Softmax(float* s, int64_t tokens, int64_t padded_rows, float scale_log2, float value_scale,
-             const SoftmaxState& state, uint32_t* residual) {
+void Softmax(float* s, int64_t tokens, int64_t padded_rows, float scale_log2, float value_scale,
+             float* m, float* l, uint32_t* residual) {
   const F32 d;
   const VF scale = hn::Set(d, scale_log2);
   const VF minus_inf = hn::Neg(hn::Inf(d));
   auto* p = reinterpret_cast<uint32_t*>(s);
-  bool moved = false;
   for (int64_t r = 0; r < padded_rows; r += kLanes) {
-    const VF tile_max = hn::Mul(scale, ColumnMax(s + r, padded_rows, tokens));
-    const VF old_max = hn::Load(d, state.m + r);
-    const auto grew = hn::Gt(tile_max, old_max);  // false for NaN: m never holds one
-    const VF new_max = hn::IfThenElse(grew, tile_max, old_max);
+    const VF scaled_max = hn::Mul(scale, ColumnMax(s + r, padded_rows, tokens));
+    // A maximum of NaN is none: m never holds one.
+    const VF max = hn::IfThenElse(hn::Gt(scaled_max, minus_inf), scaled_max, minus_inf);
     // -inf - -inf would be NaN: a row that has seen nothing subtracts 0 instead.
-    const VF shift = hn::IfThenZeroElse(hn::Eq(new_max, minus_inf), new_max);
-    const VF alpha = Exp2(hn::Sub(old_max, shift));
-    moved = moved || !hn::AllFalse(d, grew);
-    hn::Store(new_max, d, state.m + r);
-    hn::Store(alpha, d, state.alpha + r);
+    const VF shift = hn::IfThenZeroElse(hn::Eq(max, minus_inf), max);
+    hn::Store(max, d, m + r);
     VF sum[2] = {hn::Zero(d), hn::Zero(d)};
     for (int64_t t = 0; t < tokens; t += 2) {
       VF weight[2];
@@ -78,9 +65,8 @@ bool Softmax(float* s, int64_t tokens, int64_t padded_rows, float scale_log2, fl
         hn::Store(A::PackWeights(lost), U32(), residual + t / A::kStepTokens * padded_rows + r);
       }
     }
-    hn::Store(hn::MulAdd(hn::Load(d, state.l + r), alpha, hn::Add(sum[0], sum[1])), d, state.l + r);
+    hn::Store(hn::Add(sum[0], sum[1]), d, l + r);
   }
-  return moved;
 }
 
 }  // namespace

@@ -2,10 +2,10 @@
 // TileEngine: scores and P x V on the tile unit (AMX), under a tile policy of arch/x86_amx.h.
 //
 //   scores  S^T [token][row]  = K x Q^T           (tile_scores-inl.h)
-//   P x V   O [row][column]  += P x V
-//     A: P transposed, once a group of rows:       [row tile][step][row][pair]
+//   P x V   O [row][column]
+//     A: P transposed, once a group of rows:       [row tile][step][row][pair], then what P lost likewise
 //     B: token pairs of V, once a tile of keys:    [column tile][step][pair][column]
-//     Twice the keys a tile of other engines, since O (256 KiB for 128 rows) is read and written once a tile
+//     O (256 KiB for 128 rows) is read and written once a leaf
 //
 // Groups of 32 rows outside, keys inside: the queries, S and P of a group stay in L1, which keys pass by
 // (LoadStreamed). Out of L2, on a Xeon, products of 256 keys and 128 rows (of zeros) take 16.5 us for the
@@ -39,31 +39,35 @@ class TileEngine {
  public:
   using Arithmetic = BFloat16Arithmetic;
   using Element = bfloat16;
-  static constexpr int64_t kTileKeys = kMaxTileKeys;
+  static constexpr int64_t kTileKeys = 128;  // of a leaf, as on registers
   static constexpr int64_t kGroupRows = 2 * kTileRows;
 
   using Session = TileSession<Tile>;
 
-  // Whole tiles everywhere: S and O have room for the rows that pad the last one.
-  static int64_t PaddedRows(int64_t rows) { return RoundUp(rows, kTileRows); }
-  static int64_t OutputRows(int64_t rows) { return RoundUp(rows, kTileRows); }
+  // Whole tiles everywhere.
+  static int64_t MaxPaddedRows(int64_t rows) { return RoundUp(rows, kTileRows); }
 
   TileEngine(Arena& arena, int64_t qk_dim, int64_t v_dim, int64_t max_rows)
-      : scores_(arena, qk_dim, PaddedRows(max_rows) / kTileRows, kTileKeys) {
+      : scores_(arena, qk_dim, MaxPaddedRows(max_rows) / kTileRows, kTileKeys) {
     const auto take = [&arena](int64_t words) {
       return arena.Take<uint32_t>(static_cast<size_t>(words));
     };
-    weights_ = take(kGroupRows * kTileKeys / 2);
+    weights_ = take(2 * kGroupRows * kTileKeys / 2);
     values_ = take(detail::PartialColumns(v_dim) * kTileKeys / 2);
+    folded_ = arena.Take<float>(static_cast<size_t>(kGroupRows * kSliceStride));
   }
 
   // As RegisterEngine::Pack.
   template <class LoadRow>
-  void Pack(int64_t num_rows, int64_t words, Element* staging, const LoadRow& load) {
-    row_tiles_ = PaddedRows(num_rows) / kTileRows;
+  void Pack(int64_t, int64_t num_rows, int64_t, int64_t words, Element* staging,
+            const LoadRow& load) {
+    row_tiles_ = MaxPaddedRows(num_rows) / kTileRows;
     scores_.Start(words);
     scores_.Pack(0, num_rows, staging, load);
   }
+
+  int64_t padded_rows() const { return row_tiles_ * kTileRows; }
+  void ClearPadding(float*) const {}
 
   void StartTile(const RowSource<Arithmetic>& source, const KeyTile& tile, const KeyTile& next) {
     fetcher_ = {};
@@ -101,18 +105,21 @@ class TileEngine {
 
   // As RegisterEngine::Accumulate, of what LoadValues has read. The sums of padding rows are finite or NaN, and
   // never used.
-  void Accumulate(DType, Carry carry, const KeyTile&, int64_t tokens, const ScaleTile& columns,
-                  int64_t row, const uint32_t* p, int64_t p_stride, float* o, int64_t o_stride,
-                  const float* alpha) {
+  void Accumulate(DType, Sums sums, const KeyTile&, int64_t tokens, const ScaleTile& columns,
+                  int64_t row, const Weights& weights, const Output& to) {
     const int64_t steps = NumSteps(tokens);
     const int64_t num_tiles = NumTiles(row);
-    TransposeWeights(p, p_stride, tokens / 2, steps, num_tiles);
+    const int64_t passes = weights.residual != nullptr ? 2 : 1;
+    TransposeWeights(weights, tokens / 2, steps, passes, num_tiles);
     for (int64_t column = columns.begin; column < columns.end; column += kSliceColumns) {
-      if (carry == Carry::kRescale) Rescale(o + column, o_stride, alpha, num_tiles * kTileRows);
-      if (carry == Carry::kNone) {
-        AccumulateSlice<false>(num_tiles, column, steps, o + column, o_stride);
+      const Output slice = to.At(0, column);
+      if (sums == Sums::kFold) {
+        MultiplySlice<false>(num_tiles, column, steps, passes, folded_, kSliceStride);
+        FoldSlice(num_tiles * kTileRows, slice);
+      } else if (sums == Sums::kStore) {
+        MultiplySlice<false>(num_tiles, column, steps, passes, slice.o, slice.stride);
       } else {
-        AccumulateSlice<true>(num_tiles, column, steps, o + column, o_stride);
+        MultiplySlice<true>(num_tiles, column, steps, passes, slice.o, slice.stride);
       }
     }
   }
@@ -120,6 +127,7 @@ class TileEngine {
  private:
   static constexpr int64_t kSliceColumns = 64;  // what v_columns is a multiple of
   static constexpr int64_t kSliceTiles = kSliceColumns / kTileColumns;
+  static constexpr int64_t kSliceStride = kSliceColumns + kTileColumns;  // as PartialStride
   static_assert(kTileKeys % kTileElements == 0, "a tile of keys is whole steps of P x V");
   static_assert(kSliceColumns % kValueColumns == 0);
 
@@ -138,52 +146,52 @@ class TileEngine {
   }
 
   template <bool kHasSums>
-  void AccumulateSlice(int64_t num_tiles, int64_t column, int64_t steps, float* o,
-                       int64_t o_stride) {
-    const int64_t run = steps * kTileWords;
+  void MultiplySlice(int64_t num_tiles, int64_t column, int64_t steps, int64_t passes, float* o,
+                     int64_t o_stride) {
+    const int64_t a_run = passes * steps * kTileWords;
     const TileRun a[2] = {
         {reinterpret_cast<const std::byte*>(weights_), arch::kTileRowBytes},
-        {reinterpret_cast<const std::byte*>(weights_ + run), arch::kTileRowBytes}};
-    const auto* b = reinterpret_cast<const std::byte*>(values_ + column / kTileColumns * run);
+        {reinterpret_cast<const std::byte*>(weights_ + a_run), arch::kTileRowBytes}};
+    const auto* b =
+        reinterpret_cast<const std::byte*>(values_ + column / kTileColumns * steps * kTileWords);
     if (num_tiles == 1) {
-      return MultiplyTiles<Tile, 1, kSliceTiles, kTileBytes, false, kHasSums>(a, b, steps, steps, o,
-                                                                              o_stride, fetcher_);
+      return MultiplyTiles<Tile, 1, kSliceTiles, kTileBytes, false, kHasSums>(
+          a, b, steps, steps, passes, o, o_stride, fetcher_);
     }
     for (int64_t j = 0; j < kSliceTiles; j += 2) {
-      MultiplyTiles<Tile, 2, 2, kTileBytes, false, kHasSums>(
-          a, b + j * steps * kTileBytes, steps, steps, o + j * kTileColumns, o_stride, fetcher_);
+      MultiplyTiles<Tile, 2, 2, kTileBytes, false, kHasSums>(a, b + j * steps * kTileBytes, steps,
+                                                             steps, passes, o + j * kTileColumns,
+                                                             o_stride, fetcher_);
     }
   }
 
   // From [pair][row]; pairs past the last become weights of 0.
-  void TransposeWeights(const uint32_t* p, int64_t p_stride, int64_t num_pairs, int64_t steps,
+  void TransposeWeights(const Weights& weights, int64_t num_pairs, int64_t steps, int64_t passes,
                         int64_t num_tiles) const {
     uint32_t* to = weights_;
     for (int64_t row_tile = 0; row_tile < num_tiles; ++row_tile) {
-      for (int64_t step = 0; step < steps; ++step, to += kTileWords) {
-        const int64_t pair = step * kTileRows;
-        TransposeTile(p + pair * p_stride + row_tile * kTileRows, p_stride,
-                      (std::min)(num_pairs - pair, kTileRows), to);
+      for (int64_t step = 0; step < passes * steps; ++step, to += kTileWords) {
+        const bool is_lost = step >= steps;
+        const int64_t pair = (is_lost ? step - steps : step) * kTileRows;
+        TransposeTile(
+            (is_lost ? weights.residual : weights.p) + pair * weights.stride + row_tile * kTileRows,
+            weights.stride, (std::min)(num_pairs - pair, kTileRows), to);
       }
     }
   }
 
-  // Most maxima stay where they are after a few tiles, so most rows are left alone.
-  static void Rescale(float* o, int64_t o_stride, const float* alpha, int64_t num_rows) {
-    const F32 d;
+  // The sums of a slice into O.
+  void FoldSlice(int64_t num_rows, const Output& to) const {
     for (int64_t r = 0; r < num_rows; ++r) {
-      if (alpha[r] == 1.0f) continue;
-      const VF factor = hn::Set(d, alpha[r]);
-      float* row = o + r * o_stride;
-      for (int64_t c = 0; c < kSliceColumns; c += kLanes) {
-        hn::Store(hn::Mul(hn::Load(d, row + c), factor), d, row + c);
-      }
+      FoldColumns(folded_ + r * kSliceStride, hn::Set(F32(), to.alpha[r]),
+                  hn::Set(F32(), to.beta[r]), kSliceColumns, to.o + r * to.stride);
     }
   }
 
   TileScores<Tile> scores_;
   uint32_t* weights_;
   uint32_t* values_;
+  float* folded_;                        // sums of a slice that are about to be
   TileRun runs_[kTileKeys / kTileRows];  // of the tile's keys
   LineFetcher fetcher_;
   int64_t row_tiles_ = 0;

@@ -99,6 +99,7 @@ class RegisterHeads {
 
   RegisterHeads(Arena& arena, int64_t num_heads, int64_t width, int64_t max_rows, int64_t)
       : num_heads_(num_heads), padded_width_(RowSource<A>::PaddedWidth(width)) {
+    groups_ = RowGroups(0, num_heads, num_heads);
     q_ = arena.Take<uint32_t>(static_cast<size_t>(max_rows * PackedWords()));
   }
 
@@ -107,7 +108,8 @@ class RegisterHeads {
   // load(head, to) writes a head; `staging` as for PackRows.
   template <class LoadHead>
   void Pack(int64_t row, typename A::Element* staging, const LoadHead& load) {
-    PackRows<A>(num_heads_, padded_width_, words_, staging, load, q_ + row * PackedWords());
+    PackRows<A>(groups_, num_heads_, padded_width_, words_, staging, load,
+                q_ + row * PackedWords());
   }
 
   void StartTile(const KeyTile& tile) { rows_ = tile.rows; }
@@ -120,7 +122,7 @@ class RegisterHeads {
     std::memset(sums, 0, static_cast<size_t>(RoundUp(count, kLanes) * kLanes) * sizeof(float));
     const std::byte* const* ahead = next != nullptr ? next->rows + begin : nullptr;
     ScoreKeys<A, typename A::Element>(rows_ + begin, ahead, nullptr, count, q,
-                                      WordRange::All(words_), num_heads_, [&](int64_t t) {
+                                      WordRange::All(words_), groups_, [&](int64_t t) {
                                         return WeighRelu{weights, num_heads_, sums + t * kLanes};
                                       });
   }
@@ -131,6 +133,7 @@ class RegisterHeads {
   int64_t num_heads_;
   int64_t padded_width_;
   int64_t words_ = 0;
+  RowGroups groups_;
   const std::byte* const* rows_ = nullptr;
   uint32_t* q_;
 };

@@ -130,23 +130,6 @@ LATHE_INLINE KeyRange VisibleKeysOfRows(const KeySet& keys, const Causality& cau
   return all;
 }
 
-// The keys that queries of a sequence are cut by: those that `num_queries` from `query` on see, and where rows have lengths, starts or
-// paths of their own what any such rows may see, so that none of them decides where the sums of another are cut. For
-// paths that is what a chain sees.
-LATHE_INLINE KeyRange CutKeysOfRows(const KeySet& keys, const Causality& causality,
-                                    const QueryPlace& query, int64_t num_queries) {
-  const KeyRange seen = VisibleKeysOfRows(keys, causality, query, num_queries);
-  const bool is_uneven =
-      !keys.row_kv_lens.empty() || !keys.row_starts.empty() || !causality.tree_mask.empty();
-  if (!is_uneven || num_queries == 1) return seen;
-  const int64_t fewest =
-      keys.row_kv_lens.empty() ? (query.num_before() + 1) / keys.compress_ratio : int64_t{0};
-  const int64_t begin = fewest > keys.window ? fewest - keys.window : 0;
-  // A path may lack its own query, and be one key shorter than that.
-  return {NumKeys(seen) > 0 && seen.begin < begin ? seen.begin : begin,
-          query.seq_len / keys.compress_ratio};
-}
-
 }  // namespace
 }  // namespace lathe::detail
 

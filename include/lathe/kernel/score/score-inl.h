@@ -22,12 +22,12 @@
 #define LATHE_KERNEL_SCORE_SCORE_INL_H_
 #endif
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
 
-#include "lathe/kernel/kernel_table.h"
 #include "lathe/kernel/score/four_words-inl.h"
 #include "lathe/kernel/score/key_words-inl.h"
 
@@ -35,13 +35,14 @@ HWY_BEFORE_NAMESPACE();
 namespace lathe::HWY_NAMESPACE {
 namespace {
 
-static_assert(detail::kRowGroup % (2 * kLanes) == 0, "row blocks are cut between register groups");
-
 // `kVectors` vectors of rows, each row `kWords` neighbouring lanes wide.
 struct RowGroup {
   int vectors;
   int words;
-  int64_t rows() const { return vectors * kLanes / words; }
+  constexpr int64_t rows() const { return vectors * kLanes / words; }
+  constexpr bool operator==(const RowGroup& other) const {
+    return vectors == other.vectors && words == other.words;
+  }
 };
 
 // The group that the next rows go to when `left` of them remain.
@@ -51,6 +52,67 @@ LATHE_INLINE RowGroup NextGroup(int64_t left) {
   if (left > kLanes / 4) return {1, 2};
   return {1, 4};
 }
+
+// The groups that a block of rows is scored in. Groups of another kind sum in another order, so a row's kind is that of
+// its head among all heads of a token, whatever rows are at hand; neighbours of one kind share groups.
+class RowGroups {
+ public:
+  RowGroups() = default;
+  // Of `num_rows` rows, the first of which is head `head` of `num_heads`.
+  RowGroups(int64_t head, int64_t num_rows, int64_t num_heads) : num_rows_(num_rows) {
+    int num_kinds = 0;
+    for (int64_t at = 0; at < num_heads;) {
+      const RowGroup group = NextGroup(num_heads - at);
+      if (num_kinds == 0 || !(kinds_[num_kinds - 1].group == group)) {
+        kinds_[num_kinds++] = {group, at, at, 0};
+      }
+      at += group.rows();
+      kinds_[num_kinds - 1].end = (std::min)(at, num_heads);
+    }
+    for (int kind = 0; kind < num_kinds; ++kind) kinds_[kind].next = (kind + 1) % num_kinds;
+    while (first_ + 1 < num_kinds && head >= kinds_[first_].end) ++first_;
+    first_head_ = head;
+    ForEach([this](const RowGroup& group, int64_t row) { num_scored_ = row + group.rows(); });
+  }
+
+  const RowGroup& first() const { return kinds_[first_].group; }
+
+  // f(RowGroup, its first row); a group has rows that the next one scores again, or that are nobody's.
+  template <class F>
+  LATHE_INLINE void ForEach(const F& f) const {
+    const Kind* kind = &kinds_[first_];
+    int64_t head = first_head_;
+    for (int64_t row = 0; row < num_rows_;) {
+      const bool is_only_kind = kind->next == 0 && kind == kinds_;
+      const int64_t left = num_rows_ - row;
+      const int64_t run_end = row + (is_only_kind ? left : (std::min)(left, kind->end - head));
+      for (; row < run_end; row += kind->group.rows()) f(kind->group, row);
+      row = run_end;
+      kind = &kinds_[kind->next];
+      head = kind->begin;
+    }
+  }
+
+  // Rows that there are scores of.
+  int64_t num_scored() const { return num_scored_; }
+  // At most that, for any block of `max_rows` rows, and the rows that its groups have room for.
+  static constexpr int64_t MaxScored(int64_t max_rows) { return max_rows + 2 * kLanes - 1; }
+  static constexpr int64_t MaxPacked(int64_t max_rows) { return 2 * max_rows + 2 * kLanes; }
+
+ private:
+  struct Kind {
+    RowGroup group;
+    int64_t begin;  // heads
+    int64_t end;
+    int next;
+  };
+
+  Kind kinds_[4] = {};
+  int first_ = 0;
+  int64_t first_head_ = 0;
+  int64_t num_rows_ = 0;
+  int64_t num_scored_ = 0;
+};
 
 // 4 x 4 words transposed.
 LATHE_INLINE void TransposeWords4(const uint32_t* HWY_RESTRICT from, int64_t from_stride,
@@ -252,43 +314,43 @@ LATHE_INLINE void ScoreWhole(int vectors, const Args&... args) {
   ScoreTokens<A, kTokens, 1, 1>(args...);
 }
 
-// Groups of rows from `row` on against kTokens keys, which are in place. `next`: rows to be fetched beside the first group.
+// Groups of rows, all or all but the first, against kTokens keys, which are in place. `next`: rows to be fetched beside
+// the first of them.
 template <class A, int kTokens, class Sink>
 HWY_NOINLINE void ScoreGroups(const std::byte* const* rows, const std::byte* const* next,
-                              const uint32_t* q, const WordRange& words, int64_t row,
-                              int64_t num_rows, Sink sink) {
-  for (; row < num_rows; next = rows) {
-    const RowGroup group = NextGroup(num_rows - row);
-    const KeysInPlace<kTokens> keys(rows, next);
-    if (group.words == 1) {
-      ScoreWhole<A, kTokens>(group.vectors, keys, q, words, row, sink);
-    } else {
-      ScoreNarrow<A, kTokens>(group.words, keys, q, words, row, sink);
+                              const uint32_t* q, const WordRange& words, const RowGroups& groups,
+                              bool skips_first, Sink sink) {
+  groups.ForEach([&](const RowGroup& group, int64_t row) {
+    if (row > 0 || !skips_first) {
+      const KeysInPlace<kTokens> keys(rows, next);
+      if (group.words == 1) {
+        ScoreWhole<A, kTokens>(group.vectors, keys, q, words, row, sink);
+      } else {
+        ScoreNarrow<A, kTokens>(group.words, keys, q, words, row, sink);
+      }
+      next = rows;
     }
-    row += group.rows();
     q += words.total / group.words * group.vectors * kLanes;
-  }
+  });
 }
 
 // All groups against kTokens keys, rows of Stored that are widened beside the first group, if that fills vectors.
 template <class A, class Stored, int kTokens, class Sink>
 HWY_NOINLINE void ScoreWidened(const std::byte* const* rows, const std::byte* const* next,
                                float* scratch, const uint32_t* q, const WordRange& words,
-                               int64_t num_rows, Sink sink) {
-  const RowGroup group = NextGroup(num_rows);
+                               const RowGroups& groups, Sink sink) {
+  const RowGroup first = groups.first();
   WidenedKeys<Stored, kTokens> keys(rows, next, words.total, scratch);
-  int64_t row = 0;
-  if (group.words == 1) {
+  const bool is_whole = first.words == 1;
+  if (is_whole) {
     keys.WidenFirst();
-    ScoreWhole<A, kTokens>(group.vectors, keys, q, words, row, sink);
-    row = group.rows();
-    q += words.total * group.vectors * kLanes;
+    ScoreWhole<A, kTokens>(first.vectors, keys, q, words, 0, sink);
   } else {
     keys.WidenAll();
   }
   const std::byte* widened[kTokens];
   for (int t = 0; t < kTokens; ++t) widened[t] = keys.At(t, 0);
-  ScoreGroups<A, kTokens>(widened, widened, q, words, row, num_rows, sink);
+  ScoreGroups<A, kTokens>(widened, widened, q, words, groups, is_whole, sink);
 }
 
 // `count` keys, step by step: sink_at(t) is asked for the sink of those from key t on when it is their turn. `next`: as
@@ -296,17 +358,18 @@ HWY_NOINLINE void ScoreWidened(const std::byte* const* rows, const std::byte* co
 template <class A, class Stored, class SinkAt>
 LATHE_INLINE void ScoreKeys(const std::byte* const* rows, const std::byte* const* next,
                             float* scratch, int64_t count, const uint32_t* q,
-                            const WordRange& words, int64_t num_rows, const SinkAt& sink_at) {
+                            const WordRange& words, const RowGroups& groups,
+                            const SinkAt& sink_at) {
   if (next == nullptr) next = rows;
   for (int64_t t = 0; t < count;) {
     if constexpr (!std::is_same_v<Stored, typename A::Element>) {
-      ScoreWidened<A, Stored, kScoreTokens>(rows + t, next + t, scratch, q, words, num_rows,
+      ScoreWidened<A, Stored, kScoreTokens>(rows + t, next + t, scratch, q, words, groups,
                                             sink_at(t));
     } else if (count - t <= 2) {
       // Two tokens alone are bound by latency, yet cheaper than a padded step.
-      return ScoreGroups<A, 2>(rows + t, next + t, q, words, 0, num_rows, sink_at(t));
+      return ScoreGroups<A, 2>(rows + t, next + t, q, words, groups, false, sink_at(t));
     } else {
-      ScoreGroups<A, kScoreTokens>(rows + t, next + t, q, words, 0, num_rows, sink_at(t));
+      ScoreGroups<A, kScoreTokens>(rows + t, next + t, q, words, groups, false, sink_at(t));
     }
     t += kScoreTokens;
   }

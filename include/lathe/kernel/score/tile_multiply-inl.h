@@ -87,10 +87,10 @@ struct LineFetcher {
 };
 
 // Tiles of A are kAStep bytes apart, and past L1 if kStreamsA; those of B lie one after another, run j from b + j * b_run
-// tiles on. C[i][j] at c + 16 * (i * c_stride + j) is read first if kHasSums, else starts from 0.
+// tiles on, and are passed `passes` times, by more of A. C[i][j] at c + 16 * (i * c_stride + j) is read first if kHasSums, else starts from 0.
 template <class Tile, int kA, int kB, int64_t kAStep, bool kStreamsA, bool kHasSums>
 HWY_NOINLINE void MultiplyTiles(const TileRun* a, const std::byte* b, int64_t b_run, int64_t steps,
-                                float* c, int64_t c_stride, LineFetcher& fetcher) {
+                                int64_t passes, float* c, int64_t c_stride, LineFetcher& fetcher) {
   static_assert(kA * kB <= 4 && kA <= 4 && kB <= 4, "C has four registers");
   const int64_t c_bytes = c_stride * static_cast<int64_t>(sizeof(float));
   const auto sums = [c, c_stride](int i) {
@@ -104,7 +104,9 @@ HWY_NOINLINE void MultiplyTiles(const TileRun* a, const std::byte* b, int64_t b_
       Tile::template Zero<kC>();
     }
   });
-  for (int64_t step = 0; step < steps; ++step) {
+  int64_t b_step = 0;
+  for (int64_t step = 0; step < steps * passes; ++step, ++b_step) {
+    if (b_step == steps) b_step = 0;
     fetcher.Step();
     ForEachIndex<kA>([&](auto i) {
       constexpr int kRow = decltype(i)::value;
@@ -117,7 +119,7 @@ HWY_NOINLINE void MultiplyTiles(const TileRun* a, const std::byte* b, int64_t b_
       ForEachIndex<kB>([&](auto j) {
         constexpr int kColumn = decltype(j)::value;
         if constexpr (kRow == 0) {
-          Tile::template Load<6 + kColumn % 2>(b + (kColumn * b_run + step) * kTileBytes,
+          Tile::template Load<6 + kColumn % 2>(b + (kColumn * b_run + b_step) * kTileBytes,
                                                arch::kTileRowBytes);
         }
         Tile::template MultiplyBFloat16<kRow * kB + kColumn, 4 + kRow % 2, 6 + kColumn % 2>();

@@ -52,7 +52,7 @@ class TileScores {
     steps_ = RoundUp(words, kTileColumns) / kTileColumns;
     padding_ = steps_ * kTileColumns - words;
     // The columns of padding of copied keys.
-    for (int64_t t = 0; t < max_keys_; ++t) {
+    for (int64_t t = 0; t < max_keys_ && padding_ > 0; ++t) {
       std::memset(keys_ + t * width_ + words * 2, 0,
                   static_cast<size_t>(padding_) * sizeof(uint32_t));
     }
@@ -107,7 +107,7 @@ class TileScores {
       for (int64_t i = 0; i < n; ++i) {
         runs[i] = {keys[k + i].data + step_begin * arch::kTileRowBytes, keys[k + i].stride};
       }
-      multiply(runs, q, steps_, step_end - step_begin, to, s_stride, fetcher);
+      multiply(runs, q, steps_, step_end - step_begin, 1, to, s_stride, fetcher);
       k += n;
     }
   }
