@@ -57,6 +57,11 @@ struct PlanCapacity {
   int64_t partial_floats = 0;
 };
 
+// a * b, or `limit` if that is less, however large both are.
+inline int64_t ProductUpTo(int64_t limit, int64_t a, int64_t b) {
+  return b > 0 && a > limit / b ? limit : a * b;
+}
+
 // Never less for more of anything.
 inline PlanCapacity CapacityFor(int64_t num_blocks, int64_t max_rows, int64_t max_leaves,
                                 size_t num_workers, int64_t v_dim) {
@@ -69,11 +74,12 @@ inline PlanCapacity CapacityFor(int64_t num_blocks, int64_t max_rows, int64_t ma
   const int64_t num_large = (std::min)(kMostSharesPerWorker * workers, num_blocks);
   const int64_t num_cut = num_large * CeilDiv(capacity.max_rows, kRowGroup);
   capacity.num_tasks += num_cut + kMostSharesPerWorker * workers;
-  capacity.num_spans = (std::min)(kSpansPerWorker * workers, num_cut * max_leaves);
+  capacity.num_spans = ProductUpTo(kSpansPerWorker * workers, num_cut, max_leaves);
   capacity.num_folds = 2 * workers + num_cut;
-  capacity.partial_floats = (std::min)(
-      kBlocksPerWorker * workers * PartialFloats(capacity.max_rows, v_dim),
-      num_cut * max_leaves * PartialFloats((std::min)(capacity.max_rows, kRowGroup), v_dim));
+  const int64_t most_floats = kBlocksPerWorker * workers * PartialFloats(capacity.max_rows, v_dim);
+  capacity.partial_floats =
+      ProductUpTo(most_floats, ProductUpTo(most_floats, num_cut, max_leaves),
+                  PartialFloats((std::min)(capacity.max_rows, kRowGroup), v_dim));
   return capacity;
 }
 
