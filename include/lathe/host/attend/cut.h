@@ -65,7 +65,7 @@ class AttendCutter {
     ForEachBlock([&](AttendTask block) {
       if (is_even_ || !IsLarge(block)) ForEachHead(block, on_task);
     });
-    if (!is_even_) Cut(cut_, on_task, on_cut_block);
+    if (!is_even_) Cut(on_task, on_cut_block);
   }
 
  private:
@@ -99,17 +99,17 @@ class AttendCutter {
   }
 
   void ChooseCut() {
-    int64_t large_work = 0, largest = 0, large_rows = 0, leaf_rows = 0;
+    int64_t num_large = 0, large_work = 0, largest = 0, large_rows = 0, leaf_rows = 0;
     ForEachLarge(kMaxBlockRows, [&](const AttendTask& block) {
-      num_large_ += batch_.num_kv_heads();
+      num_large += batch_.num_kv_heads();
       large_work += batch_.num_kv_heads() * block.work;
       largest = (std::max)(largest, block.work);
       large_rows = (std::max)(large_rows, block.num_rows);
       leaf_rows += batch_.num_kv_heads() * NumLeaves(block) * block.num_rows;
     });
-    if (num_large_ == 0) return;
+    if (num_large == 0) return;
     // As they are they may be even enough.
-    is_even_ = 10 * CeilDiv(num_large_, workers_) * largest * workers_ <= 11 * total_work_;
+    is_even_ = 10 * CeilDiv(num_large, workers_) * largest * workers_ <= 11 * total_work_;
     if (is_even_) return;
     // The workers that the large blocks have for themselves.
     const int64_t workers = (std::max)(workers_ * large_work / total_work_, int64_t{1});
@@ -150,7 +150,6 @@ class AttendCutter {
   bool FitsMemory() const {
     int64_t spans = 0, floats = 0;
     Cut(
-        cut_,
         [&](const AttendTask& task) {
           if (task.partial < 0) return;
           ForEachPieceOf(task, leaf_keys_, [&](int, const KeyRange&) {
@@ -164,33 +163,35 @@ class AttendCutter {
   }
 
   template <class OnTask, class OnCutBlock>
-  void Cut(const AttendCut& cut, const OnTask& on_task, const OnCutBlock& on_cut_block) const {
+  void Cut(const OnTask& on_task, const OnCutBlock& on_cut_block) const {
     int64_t work = 0;
-    ForEachLarge(cut.rows, [&](const AttendTask& block) {
-      work += batch_.num_kv_heads() * NumUnits(block, cut.unit) * UnitWork(block, cut.unit);
+    ForEachLarge(cut_.rows, [&](const AttendTask& block) {
+      work += batch_.num_kv_heads() * NumUnits(block) * UnitWork(block);
     });
-    ShareCutter cutter(work, cut.num_shares);
-    ForEachLarge(cut.rows, [&](const AttendTask& large) {
+    ShareCutter cutter(work, cut_.num_shares);
+    ForEachLarge(cut_.rows, [&](const AttendTask& large) {
       ForEachHead(large, [&](const AttendTask& block) {
-        const int64_t num_units = NumUnits(block, cut.unit);
+        const int64_t num_units = NumUnits(block);
         if (num_units == 0) return on_task(block);  // rows that see nothing, of a block that does
         bool is_cut = false;
-        cutter.Cut(num_units, UnitWork(block, cut.unit), [&](int64_t, int64_t first, int64_t last) {
+        cutter.Cut(num_units, UnitWork(block), [&](int64_t, int64_t first, int64_t last) {
           is_cut = is_cut || last - first < num_units;
-          on_task(is_cut ? RunOf(block, cut.unit, first, last) : block);
+          on_task(is_cut ? RunOf(block, first, last) : block);
         });
         if (is_cut) on_cut_block(block);
       });
     });
   }
 
-  static int64_t UnitWork(const AttendTask& block, int64_t unit) { return block.num_rows * unit; }
+  int64_t UnitWork(const AttendTask& block) const { return block.num_rows * cut_.unit; }
   // Those of one set after those of the other.
-  static int64_t NumUnits(const AttendTask& block, int64_t unit) {
-    return NumKeys(LeavesOf(block.leaves[0], unit)) + NumKeys(LeavesOf(block.leaves[1], unit));
+  int64_t NumUnits(const AttendTask& block) const {
+    return NumKeys(LeavesOf(block.leaves[0], cut_.unit)) +
+           NumKeys(LeavesOf(block.leaves[1], cut_.unit));
   }
   // Units [first, last) of a block, to be stored.
-  AttendTask RunOf(const AttendTask& block, int64_t unit, int64_t first, int64_t last) const {
+  AttendTask RunOf(const AttendTask& block, int64_t first, int64_t last) const {
+    const int64_t unit = cut_.unit;
     AttendTask run = block;
     run.partial = 0;
     run.work = block.num_rows;
@@ -218,7 +219,6 @@ class AttendCutter {
   int64_t max_rows_ = 1;
   int64_t max_leaves_ = 0;
   int64_t total_work_ = 0;
-  int64_t num_large_ = 0;
   bool is_even_ = true;  // without cutting anything
   AttendCut cut_;
 };

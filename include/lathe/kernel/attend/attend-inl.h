@@ -36,6 +36,7 @@
 #include "lathe/kernel/attend/fold-inl.h"
 #include "lathe/kernel/attend/leaves.h"
 #include "lathe/kernel/attend/mask-inl.h"
+#include "lathe/kernel/attend/partial-inl.h"
 #include "lathe/kernel/attend/softmax-inl.h"
 #include "lathe/kernel/kernel_table.h"
 #include "lathe/kernel/keys/task_keys-inl.h"
@@ -59,29 +60,21 @@ class AttendBlock {
   // Carves the scratch of one worker; with a counting arena, measures it.
   AttendBlock(Arena& arena, const detail::AttendShape& shape, int64_t max_rows, int64_t max_leaves)
       : engine_(arena, shape.qk_dim, shape.v_dim, max_rows),
-        mask_(arena, Engine::MaxPaddedRows(max_rows)) {
+        mask_(arena, Engine::MaxPaddedRows(max_rows)),
+        results_(arena, shape.v_dim, max_rows, Engine::MaxPaddedRows(max_rows), max_leaves) {
     const int64_t padded_rows = Engine::MaxPaddedRows(max_rows);
     const int64_t padded_width = RowSource<A>::PaddedWidth(shape.qk_dim);
     const int64_t value_width = RowSource<A>::PaddedWidth(shape.v_dim);
     const auto take = [&arena](int64_t n) { return arena.Take<float>(static_cast<size_t>(n)); };
     v_columns_ = detail::PartialColumns(shape.v_dim);
-    v_stride_ = detail::PartialStride(shape.v_dim);
     const int64_t scores = (kTileKeys + kScoreTokens) * (std::min)(padded_rows, Engine::kGroupRows);
     s_ = take(scores);
     if constexpr (A::kLeavesScales) {
       scaled_ = take(scores);
       scales_ = take(detail::kMaxScales * kTileKeys);
     }
-    // Of every open node, of all sets, and of a leaf apart.
-    num_results_ = detail::MaxOpenNodes(max_leaves) + 2;
-    results_ = arena.Take<Partial>(static_cast<size_t>(num_results_));
-    for (int i = 0; i < num_results_; ++i) {
-      const Partial result{take(detail::PartialRows(max_rows) * v_stride_), take(padded_rows),
-                           take(padded_rows), v_stride_};
-      if (results_ != nullptr) results_[i] = result;
-    }
-    for (float** state : {&leaf_m_, &leaf_l_, &alpha_, &beta_}) *state = take(padded_rows);
-    row_ = take(v_stride_);
+    for (float** state : {&leaf_m_, &leaf_l_}) *state = take(padded_rows);
+    row_ = take(detail::PartialStride(shape.v_dim));
     if constexpr (A::kHasResidual) {
       residual_ =
           arena.Take<uint32_t>(static_cast<size_t>(kTileKeys / A::kStepTokens * padded_rows));
@@ -118,8 +111,7 @@ class AttendBlock {
     // Lanes that no score is written to are computed and never used; they only must hold numbers.
     engine_.ClearPadding(s_);
     if (scaled_ != nullptr) engine_.ClearPadding(scaled_);
-    for (num_free_ = 0; num_free_ < num_results_; ++num_free_)
-      free_[num_free_] = &results_[num_free_];
+    results_.Start(task.num_rows, padded_rows_);
     [[maybe_unused]] const typename Engine::Session session;
     set_ = 0;
     leaf_ = task.leaves[0].begin;
@@ -142,7 +134,7 @@ class AttendBlock {
       if (all == nullptr) {
         all = result;
       } else {
-        FoldInto(all, result);
+        results_.Fold(all, result);
       }
     }
     const RowState none{nullptr, -std::numeric_limits<float>::infinity(), 0.0f};
@@ -163,58 +155,26 @@ class AttendBlock {
             piece.begin / detail::kSegmentLeaves == (piece.end - 1) / detail::kSegmentLeaves;
         Partial* place = is_segment ? &stored : nullptr;
         Partial* result = RunLeaves(set, piece.end, place);
-        if (result != &stored) Store(result, stored);
+        if (result != &stored) results_.Store(result, stored);
         to += detail::PartialFloats(task_->num_rows, call_->v_dim);
       });
     }
   }
 
-  void Store(Partial* from, const Partial& to) {
-    const auto n = static_cast<size_t>(task_->num_rows);
-    if (from == nullptr) {
-      std::memset(to.o, 0, n * static_cast<size_t>(v_stride_) * sizeof(float));
-      std::memset(to.l, 0, n * sizeof(float));
-      std::fill_n(to.m, n, -std::numeric_limits<float>::infinity());
-      return;
-    }
-    std::memcpy(to.o, from->o, n * static_cast<size_t>(v_stride_) * sizeof(float));
-    std::memcpy(to.m, from->m, n * sizeof(float));
-    std::memcpy(to.l, from->l, n * sizeof(float));
-    Free(from);
-  }
-
   // The result of a set's next leaves, up to `end`; null if these rows see none of their keys. `place`: where it is to
   // be, if the leaves are of one segment.
   Partial* RunLeaves(int set, int64_t end, Partial* place) {
-    const auto fold = [this](Partial* to, Partial* from) { FoldInto(to, from); };
+    const auto fold = [this](Partial* to, Partial* from) { results_.Fold(to, from); };
     detail::OpenNodes<Partial*> nodes;
     while (tiles_[current_].count > 0 && tiles_[current_].set == set) {
       const int64_t leaf = tiles_[current_].begin / call_->leaf_keys;
       if (leaf >= end) break;
       nodes.CloseBefore(leaf, fold);
       const bool is_first = nodes.segment() == nullptr;
-      if (is_first) nodes.segment() = place != nullptr ? place : Take();
+      if (is_first) nodes.segment() = place != nullptr ? place : results_.Take();
       RunLeaf(nodes.segment(), is_first);
     }
     return nodes.CloseAll(fold);
-  }
-
-  Partial* Take() { return free_[--num_free_]; }
-  void Free(Partial* result) { free_[num_free_++] = result; }
-
-  void FoldInto(Partial* to, Partial* from) {
-    FoldStates(from->m, from->l, padded_rows_, to->m, to->l, alpha_, beta_);
-    FoldRows(*from, *to);
-    Free(from);
-  }
-
-  // O alone, by alpha_ and beta_.
-  void FoldRows(const Partial& from, const Partial& to) const {
-    const F32 d;
-    for (int64_t r = 0; r < task_->num_rows; ++r) {
-      FoldColumns(from.o + r * v_stride_, hn::Set(d, alpha_[r]), hn::Set(d, beta_[r]), v_columns_,
-                  to.o + r * v_stride_);
-    }
   }
 
   // Few keys carry much weight each, and rounding errors do not average out: such rows get back what rounding takes of
@@ -313,7 +273,7 @@ class AttendBlock {
         Weigh<FloatArithmetic>(tile, tokens, rows, nullptr);
       } else {
         Weigh<A>(tile, tokens, rows, residual);
-        if (num_few_ < task_->num_rows && has_residual) ClearResidual(rows, tokens);
+        if (has_residual && num_few_ < task_->num_rows) ClearResidual(rows, tokens);
       }
       if (r == 0) {
         // Scores need the rows of keys no more, which values may be, or know where they were.
@@ -322,7 +282,7 @@ class AttendBlock {
         }
         is_apart = isolated_.any() || (has_residual && tile.value_bytes > 0 &&
                                        !HasFiniteValues<A>(type, v_columns_, tile));
-        if (is_apart && !is_first) sums_to = Take();
+        if (is_apart && !is_first) sums_to = results_.Take();
         if (is_apart) sums = Sums::kStore;
         engine_.LoadValues(tile, tokens, v_columns_);
       }
@@ -334,21 +294,20 @@ class AttendBlock {
         Accumulate(sums, tile, tokens, AllValues(), rows, p, is_apart ? nullptr : residual,
                    *sums_to);
       }
-      isolated_.Add(type, mask_, tile, rows, has_scales, p, call_->v_dim, sums_to->o, v_stride_);
+      isolated_.Add(type, mask_, tile, rows, has_scales, p, call_->v_dim, sums_to->o, to->v_stride);
     }
     if (!is_apart) return;
     if (has_residual && !has_scales) AddResidual(type, tile, tokens, *sums_to);
     if (is_first) return;
-    FoldRows(*sums_to, *to);
-    Free(sums_to);
+    results_.FoldOutput(to, sums_to);
   }
 
   // m and l of the segment, which the leaf of these rows begins or adds to.
   void TakeStates(const TileRows& rows, bool is_first, Partial* to) {
     const int64_t r = rows.begin;
     if (!is_first) {
-      return FoldStates(leaf_m_ + r, leaf_l_ + r, rows.count, to->m + r, to->l + r, alpha_ + r,
-                        beta_ + r);
+      return FoldStates(leaf_m_ + r, leaf_l_ + r, rows.count, to->m + r, to->l + r,
+                        results_.alpha() + r, results_.beta() + r);
     }
     std::memcpy(to->m + r, leaf_m_ + r, static_cast<size_t>(rows.count) * sizeof(float));
     std::memcpy(to->l + r, leaf_l_ + r, static_cast<size_t>(rows.count) * sizeof(float));
@@ -380,9 +339,10 @@ class AttendBlock {
                   const TileRows& rows, const uint32_t* p, const uint32_t* residual,
                   const Partial& to) {
     const int64_t r = rows.begin;
-    engine_.Accumulate(sets_[tile.set].source.row_type(), sums, tile, tokens, columns, r,
-                       {p, residual, rows.count},
-                       {to.o + r * v_stride_, v_stride_, alpha_ + r, beta_ + r});
+    engine_.Accumulate(
+        sets_[tile.set].source.row_type(), sums, tile, tokens, columns, r,
+        {p, residual, rows.count},
+        {to.o + r * to.v_stride, to.v_stride, results_.alpha() + r, results_.beta() + r});
   }
 
   // P, as floats, times the scales of one tile of columns after the other. The largest weight is 1 and needs no rounding,
@@ -428,11 +388,11 @@ class AttendBlock {
 
   Engine engine_;
   TileMask<A> mask_;
+  PartialPool results_;
   const AttendCall* call_ = nullptr;
   const AttendTask* task_ = nullptr;
   int64_t padded_rows_ = 0;
   int64_t v_columns_ = 0;
-  int64_t v_stride_ = 0;
   uint8_t* has_few_ = nullptr;  // of each row
   int64_t num_few_ = 0;
   bool transforms_scores_ = false;
@@ -442,12 +402,6 @@ class AttendBlock {
   uint32_t* residual_ = nullptr;
   float* leaf_m_;
   float* leaf_l_;
-  float* alpha_;  // of the last fold
-  float* beta_;
-  Partial* results_;
-  int num_results_;
-  Partial* free_[detail::kMaxLevels + 2];  // those of them that hold nothing
-  int num_free_ = 0;
   float* row_;
   int64_t zeros_count_;
   float* zeros_;

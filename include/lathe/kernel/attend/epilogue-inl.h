@@ -15,7 +15,7 @@
 #include <cstring>
 #include <limits>
 
-#include "lathe/kernel/attend/fold-inl.h"
+#include "lathe/kernel/attend/partial-inl.h"
 #include "lathe/kernel/kernel_table.h"
 #include "lathe/kernel/keys/visibility.h"
 #include "lathe/kernel/rows/row_transform-inl.h"
@@ -100,22 +100,6 @@ void FinishRow(const AttendCall& call, const AttendTask& task, int64_t r, const 
   Convert(DType::kFloat32, reinterpret_cast<const std::byte*>(natural), call.out.dtype, out,
           call.v_dim);
 }
-
-// A partial result in memory.
-struct Partial {
-  float* o = nullptr;
-  float* m = nullptr;
-  float* l = nullptr;
-  int64_t v_stride = 0;
-
-  // Of a block of `num_rows` rows, at `base`.
-  static Partial At(float* base, int64_t num_rows, int64_t v_dim) {
-    const int64_t v_stride = detail::PartialStride(v_dim);
-    float* m = base + detail::PartialRows(num_rows) * v_stride;
-    return {base, m, m + detail::PartialStates(num_rows), v_stride};
-  }
-  LATHE_INLINE RowState Row(int64_t r) const { return {o + r * v_stride, m[r], l[r]}; }
-};
 
 // Folds what the tasks of a row block have left and writes its rows [row_first, row_last).
 template <class A>
