@@ -71,11 +71,17 @@ TEST_CASE("attention is shared out evenly wherever its leaves allow it", "[host]
   detail::AttendCall call;
   call.qk_dim = call.v_dim = kWidth;
   call.unit_heads = call.bits_heads = num_heads;
-  call.keys[0].seq_lens = IndexView<1>(View<const int32_t, 1>{seq_lens.data(), {num_seqs}, {1}});
-  call.keys[0].block_table = IndexView<2>(View<const int32_t, 2>{table.data(), {1, 1}, {1, 1}});
+  // Beside a second set of a quarter of the keys, or alone.
+  call.num_key_sets = GENERATE(1, 2);
+  for (int set = 0; set < call.num_key_sets; ++set) {
+    detail::KeyRows& keys = call.keys[set];
+    keys.seq_lens = IndexView<1>(View<const int32_t, 1>{seq_lens.data(), {num_seqs}, {1}});
+    keys.block_table = IndexView<2>(View<const int32_t, 2>{table.data(), {1, 1}, {1, 1}});
+    keys.compress_ratio = set == 0 ? 1 : 4;
+  }
   const AttendBatch batch{call, {{num_seqs, num_seqs}, {}}, num_heads};
-  for (size_t num_workers = 1; num_workers <= 256; num_workers += num_workers < 20 ? 1 : 59) {
-    CAPTURE(num_heads, num_keys, num_seqs, num_workers);
+  for (size_t num_workers = 1; num_workers <= 256; ++num_workers) {
+    CAPTURE(num_heads, num_keys, num_seqs, call.num_key_sets, num_workers);
     const auto workers = static_cast<int64_t>(num_workers);
     const detail::AttendCutter cutter(batch, kLeafKeys, kWidth, num_workers);
     int64_t leaf_rows = 0, spans = 0, floats = 0, total = 0, largest_leaf = 0;
@@ -85,7 +91,7 @@ TEST_CASE("attention is shared out evenly wherever its leaves allow it", "[host]
           leaf_rows += detail::NumLeaves(task) * task.num_rows;
           works.push_back(task.work);
           total += task.work;
-          largest_leaf = (std::max)(largest_leaf, cutter.cut().unit * kLeafKeys * task.num_rows);
+          largest_leaf = (std::max)(largest_leaf, kLeafKeys * task.num_rows);
           if (task.partial < 0) return;
           detail::ForEachPieceOf(task, kLeafKeys, [&](int, const KeyRange&) {
             ++spans;
@@ -93,7 +99,9 @@ TEST_CASE("attention is shared out evenly wherever its leaves allow it", "[host]
           });
         },
         [](const AttendTask&) {});
-    REQUIRE(leaf_rows == num_seqs * num_heads * ((num_keys + kLeafKeys - 1) / kLeafKeys));
+    int64_t leaves = detail::CeilDiv(num_keys, kLeafKeys);
+    if (call.num_key_sets == 2) leaves += detail::CeilDiv(num_keys / 4, kLeafKeys);
+    REQUIRE(leaf_rows == num_seqs * num_heads * leaves);
     REQUIRE(spans <= detail::kSpansPerWorker * workers);
     REQUIRE(floats <= detail::kBlocksPerWorker * workers * detail::PartialFloats(128, kWidth));
     // Longest first, to whoever is free.

@@ -129,7 +129,8 @@ class AttendCutter {
     cut_.unit = UnitFor(num_leaves / cut_.num_shares);
     while (cut_.num_shares > 1 && !FitsMemory()) {
       if (cut_.num_shares > workers) {
-        cut_.num_shares = (std::max)(cut_.num_shares / 2, workers);
+        // As many for each worker: one and a half would leave half of them idle at the end.
+        cut_.num_shares = (std::max)(cut_.num_shares / workers / 2, int64_t{1}) * workers;
         cut_.unit = UnitFor(num_leaves / cut_.num_shares);
       } else if (cut_.unit * cut_.num_shares < num_leaves) {
         cut_.unit = (std::max)(2 * cut_.unit, kSegmentLeaves);
