@@ -10,6 +10,7 @@
 #include "formats/format_pages.h"
 #include "prefill/prefill_problem.h"
 #include "support/mla_problem.h"
+#include "support/run_decode.h"
 
 namespace lathe::test {
 namespace {
@@ -87,16 +88,7 @@ class TwoRows {
     args.lse = Packed(lse_.data(), 2, shape_.num_heads);
     out_.Poison();
     lse_.Poison();
-    std::vector<std::byte> plan_memory(1 << 18);
-    const MlaDecodePlan* plan = nullptr;
-    const Status planned = PlanMlaDecode(shape_, options, args, num_workers,
-                                         {plan_memory.data(), plan_memory.size()}, &plan);
-    INFO(Format(planned).c_str());
-    REQUIRE(planned.ok());
-    std::vector<std::byte> workspace(PlanWorkspaceBytes(*plan));
-    REQUIRE(
-        RunMlaDecode(*plan, args, {workspace.data(), workspace.size()}, ThreadExecutor(num_workers))
-            .ok());
+    RunDecode(shape_, options, args, num_workers);
     return {out_.Copy(), lse_.Copy()};
   }
 

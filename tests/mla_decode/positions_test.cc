@@ -9,6 +9,7 @@
 
 #include "formats/format_pages.h"
 #include "prefill/prefill_problem.h"
+#include "support/run_decode.h"
 
 namespace lathe::test {
 namespace {
@@ -52,8 +53,15 @@ class Tokens {
     }
     return all;
   }
+  // The first `count` of them, as if others had never come.
+  MlaResult<float> RunFirst(int64_t count, size_t num_workers) const {
+    MlaResult<float> first;
+    Append(0, count, num_workers, &first);
+    return first;
+  }
 
   MlaDecodeOptions options;
+  std::vector<uint64_t> tree;  // a word for each row, if they are a tree; then in one call
   int64_t window = kNoWindow;
   int64_t compress_ratio = 0;  // of the second cache's entries; 0: there is one cache
 
@@ -78,18 +86,10 @@ class Tokens {
     }
     args.keys.window = window;
     if (compress_ratio > 0) args.extra_keys.compress_ratio = compress_ratio;
+    if (!tree.empty()) args.tree_mask = Packed(tree.data(), count, 1);
     args.out = Packed(out.data(), count, heads, shape_.kv_lora_rank);
     args.lse = Packed(lse.data(), count, heads);
-    std::vector<std::byte> plan_memory(1 << 20);
-    const MlaDecodePlan* plan = nullptr;
-    const Status planned = PlanMlaDecode(shape_, options, args, num_workers,
-                                         {plan_memory.data(), plan_memory.size()}, &plan);
-    INFO(Format(planned).c_str());
-    REQUIRE(planned.ok());
-    std::vector<std::byte> workspace(PlanWorkspaceBytes(*plan));
-    REQUIRE(
-        RunMlaDecode(*plan, args, {workspace.data(), workspace.size()}, ThreadExecutor(num_workers))
-            .ok());
+    RunDecode(shape_, options, args, num_workers);
     all->out.insert(all->out.end(), out.begin(), out.end());
     all->lse.insert(all->lse.end(), lse.begin(), lse.end());
   }
@@ -116,6 +116,31 @@ TEST_CASE("drafts verified together have the bits of decodes one by one",
       REQUIRE(SameBits(tokens.Run(1, 1), together));
       REQUIRE(SameBits(tokens.Run(1, 3), together));
       REQUIRE(SameBits(tokens.Run(2, 5), together));
+    }
+  }
+}
+
+TEST_CASE("drafts of a tree have the bits of a chain, and whichever siblings came after them",
+          "[mla_decode][positions][tree]") {
+  const FormatRow row = GENERATE(from_range(kFormats));
+  const int64_t seq_len = GENERATE(4, 130, 1300);
+  Tokens tokens(row.format, row.format, GENERATE(3, 20), seq_len, 4);
+  for (const Target target : RunnableTargets()) {
+    tokens.options.target = target;
+    INFO(row.name << ", " << seq_len << " keys, on " << Name(target));
+    for (const bool has_window : {false, true}) {
+      tokens.window = has_window ? 100 : kNoWindow;
+      tokens.compress_ratio = has_window ? 4 : 0;
+      tokens.tree = {};
+      const MlaResult<float> one_by_one = tokens.Run(1, 1);
+      tokens.tree = {0b1, 0b11, 0b111, 0b1111};
+      REQUIRE(SameBits(tokens.Run(4, 3), one_by_one));
+      tokens.tree = {0b1, 0b11, 0b101, 0b1011};
+      MlaResult<float> all = tokens.Run(4, 3);
+      const MlaResult<float> first = tokens.RunFirst(3, 2);
+      all.out.resize(first.out.size());
+      all.lse.resize(first.lse.size());
+      REQUIRE(SameBits(first, all));
     }
   }
 }

@@ -11,6 +11,7 @@
 #include "lathe/lathe.h"
 #include "support/memory.h"
 #include "support/require_ok.h"
+#include "support/run_decode.h"
 #include "support/sizes.h"
 #include "support/targets.h"
 
@@ -61,12 +62,7 @@ TEST_CASE("A5: index lists reach pages past 2^31 and 2^32 elements",
   args.keys.index_space = is_physical ? IndexSpace::kPhysical : IndexSpace::kLogical;
   args.out = Packed(out.data(), 1, 1, kRank);
   args.lse = Packed(&lse, 1, 1);
-  std::vector<std::byte> plan_memory(1 << 16);
-  const MlaDecodePlan* plan = nullptr;
-  RequireOk(
-      PlanMlaDecode(shape, options, args, 1, {plan_memory.data(), plan_memory.size()}, &plan));
-  std::vector<std::byte> workspace(PlanWorkspaceBytes(*plan));
-  RequireOk(RunMlaDecode(*plan, args, {workspace.data(), workspace.size()}));
+  RunDecode(shape, options, args);
   REQUIRE(static_cast<double>(out[1]) == sum / 4);
 }
 
@@ -96,12 +92,7 @@ TEST_CASE("A5: rows of queries and results past 2^31 and 2^32 elements",
   args.keys.block_table = Packed(table, kRows, 1);
   args.keys.seq_lens = Packed(seq_lens, kRows);
   args.out = View<float, 3>{out, {kRows, 1, kDim}, {kRowStride, kDim, 1}};
-  std::vector<std::byte> plan_memory(1 << 16);
-  const MlaDecodePlan* plan = nullptr;
-  RequireOk(
-      PlanMlaDecode(shape, options, args, 1, {plan_memory.data(), plan_memory.size()}, &plan));
-  std::vector<std::byte> workspace(PlanWorkspaceBytes(*plan));
-  RequireOk(RunMlaDecode(*plan, args, {workspace.data(), workspace.size()}));
+  RunDecode(shape, options, args);
   for (int64_t t = 0; t < kRows; ++t) {
     const double expected = static_cast<double>(t + 1) / static_cast<double>(t + 2);
     CAPTURE(t);
