@@ -165,7 +165,6 @@ const FlopLoop& FlopLoopOf(const TargetInfo& target, bool is_bf16) {
     case Target::kAmxBf16:
       return has_dot ? kTiles : kFmaZmm;
 #endif
-    case Target::kAvx3Spr:
     case Target::kAvx3Zen4:
       return has_dot ? kDotBf16Zmm : kFmaZmm;
     case Target::kAvx3:

@@ -4,7 +4,6 @@
 //
 // Output (Zen 4):
 //   amx_bf16    not runnable: this CPU lacks AMX-TILE or AMX-BF16
-//   avx3_spr    not runnable: this CPU lacks AVX512_FP16
 //   avx3_zen4   largest difference from portable: 9.2e-05 (good: below 8e-04)
 //   avx3        largest difference from portable: 5.5e-08 (good: below 1e-05)
 //   avx2        largest difference from portable: 2.2e-08 (good: below 1e-05)

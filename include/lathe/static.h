@@ -20,7 +20,7 @@
 //   -march=skylake-avx512              AVX3
 //   -march=icelake-server              AVX3_DL, kAvx3 here
 //   -march=znver4, -march=native on it AVX3_DL, without bf16 dot products. Add -DHWY_WANT_AVX3_ZEN4
-//   -march=sapphirerapids              AVX3_SPR (GCC >= 12, Clang >= 14)
+//   -march=sapphirerapids              AVX3_SPR (GCC >= 12, Clang >= 14), kAvx3Zen4 here
 //
 // Nothing checks that the CPU has what the flags promise.
 #ifndef LATHE_STATIC_H_

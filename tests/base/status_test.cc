@@ -43,22 +43,22 @@ TEST_CASE("a refusal names argument, field, element, value, rule, bound and reas
           "stale plan: plan must be made for these lengths");
   REQUIRE(
       Text(Refuse(StatusCode::kTargetUnavailable, "options.target")
-               .Is(5)
+               .Is(4)
                .Must("be a target that runs here")
-               .Because("this CPU lacks AVX512_FP16")) ==
-      "target unavailable: options.target is 5, must be a target that runs here: this CPU lacks "
-      "AVX512_FP16");
+               .Because("this CPU lacks AVX512_BF16")) ==
+      "target unavailable: options.target is 4, must be a target that runs here: this CPU lacks "
+      "AVX512_BF16");
 }
 
 TEST_CASE("a refusal quotes names as well as numbers", "[status]") {
   REQUIRE(Text(Invalid("cache", ".format").IsNamed("kFp8DsMla").MustName("be", "kLatentFloat32")) ==
           "invalid argument: cache.format is kFp8DsMla, must be kLatentFloat32");
   REQUIRE(Text(Refuse(StatusCode::kTargetUnavailable, "options.target")
-                   .IsNamed("avx3_spr")
+                   .IsNamed("avx3_zen4")
                    .Must("be a target that runs here")
-                   .Because("this CPU lacks AVX512_FP16")) ==
-          "target unavailable: options.target is avx3_spr, must be a target that runs here: this "
-          "CPU lacks AVX512_FP16");
+                   .Because("this CPU lacks AVX512_BF16")) ==
+          "target unavailable: options.target is avx3_zen4, must be a target that runs here: this "
+          "CPU lacks AVX512_BF16");
 }
 
 TEST_CASE("a refusal of one struct of a list says which", "[status]") {

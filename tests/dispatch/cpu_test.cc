@@ -28,35 +28,33 @@ constexpr int64_t kSapphireRapids = kIceLake | HWY_AVX3_SPR;
 TEST_CASE("Obstacle: x86 targets run where their instructions are") {
   struct Case {
     Cpu cpu;
-    bool avx2, avx3, zen4, spr;
+    bool avx2, avx3, zen4;
   };
   const Case cases[] = {
-      {{HWY_SCALAR | HWY_SSE2, false}, false, false, false, false},
-      {{kHaswell, false}, true, false, false, false},
-      {{kSkylakeServer, false}, true, true, false, false},
+      {{HWY_SCALAR | HWY_SSE2, false}, false, false, false},
+      {{kHaswell, false}, true, false, false},
+      {{kSkylakeServer, false}, true, true, false},
       // Cooper Lake: BF16 without VBMI2 and others that AVX3_ZEN4 code may use.
-      {{kSkylakeServer, true}, true, true, false, false},
-      {{kIceLake, false}, true, true, false, false},
-      {{kZen4, true}, true, true, true, false},
+      {{kSkylakeServer, true}, true, true, false},
+      {{kIceLake, false}, true, true, false},
+      {{kZen4, true}, true, true, true},
       // Highway offers AVX3_ZEN4 on AMD only; lathe takes it on Intel as well.
-      {{kSapphireRapids, true}, true, true, true, true},
+      {{kSapphireRapids, true}, true, true, true},
       // FP16 masked by a hypervisor.
-      {{kIceLake, true}, true, true, true, false},
+      {{kIceLake, true}, true, true, true},
   };
   for (const Case& c : cases) {
     CAPTURE(c.cpu.highway, c.cpu.avx512_bf16);
     CHECK(Runs(HWY_AVX2, c.cpu) == (c.avx2 || LATHE_BASELINE == HWY_AVX2));
     CHECK(Runs(HWY_AVX3, c.cpu) == (c.avx3 || LATHE_BASELINE == HWY_AVX3));
     CHECK(Runs(HWY_AVX3_ZEN4, c.cpu) == (c.zen4 || LATHE_BASELINE == HWY_AVX3_ZEN4));
-    CHECK(Runs(HWY_AVX3_SPR, c.cpu) == (c.spr || LATHE_BASELINE == HWY_AVX3_SPR));
     CHECK(Runs(LATHE_BASELINE, c.cpu));
   }
 }
 
 TEST_CASE("Obstacle: names what is missing") {
   CHECK(std::string(Obstacle(HWY_AVX3_ZEN4, {kIceLake, false})) == "this CPU lacks AVX512_BF16");
-  CHECK(std::string(Obstacle(HWY_AVX3_SPR, {kZen4, true})) == "this CPU lacks AVX512_FP16");
-  CHECK(std::string(Obstacle(HWY_AVX3_SPR, {kHaswell, false})).find("AVX-512 F") !=
+  CHECK(std::string(Obstacle(HWY_AVX3_ZEN4, {kHaswell, false})).find("AVX-512 F") !=
         std::string::npos);
 }
 
@@ -135,7 +133,7 @@ TEST_CASE("D4: tiles need each of what may be withheld alone, and say which is m
     cpu.tiles = tiles.Unit();
     CHECK(std::string(TileObstacle(HWY_AVX3_ZEN4, cpu)) == c.reason);
     // Losing tiles loses nothing else.
-    if ((cpu.highway & HWY_AVX3_SPR) != 0 && cpu.avx512_bf16) CHECK(Runs(HWY_AVX3_SPR, cpu));
+    if ((cpu.highway & HWY_AVX3_DL) != 0 && cpu.avx512_bf16) CHECK(Runs(HWY_AVX3_ZEN4, cpu));
   }
 }
 

@@ -38,13 +38,11 @@ constexpr const char* Obstacle(int64_t target, const Cpu& cpu) noexcept {
   const bool avx3 = (cpu.highway & HWY_AVX3) != 0;
   const bool avx3_dl = (cpu.highway & HWY_AVX3_DL) != 0;
   if (target == LATHE_BASELINE) return "";  // the program itself is compiled for it
-  if (target == HWY_AVX3_ZEN4 || target == HWY_AVX3_SPR) {
+  if (target == HWY_AVX3_ZEN4) {
     if (!avx3) return "this CPU or operating system lacks AVX-512 F, CD, BW, DQ or VL";
     if (!avx3_dl)
       return "this CPU lacks AVX512_VNNI, VBMI, VBMI2, BITALG, VPOPCNTDQ, VAES, VPCLMULQDQ or GFNI";
     if (!cpu.avx512_bf16) return "this CPU lacks AVX512_BF16";
-    if (target == HWY_AVX3_SPR && (cpu.highway & HWY_AVX3_SPR) == 0)
-      return "this CPU lacks AVX512_FP16";
     return "";
   }
   if ((cpu.highway & target) != 0) return "";

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiles the kernels once for each target and makes them known as kCompiled<HWY_...>. Our own
 // loop instead of hwy/foreach_target.h: that one has an include guard, so it would break every unit
-// that also uses it, and its nine targets cost twice the time of the five we want.
+// that also uses it, and its nine targets cost twice the time of the four we want.
 //
 // LATHE_DISABLED_TARGETS, a mask of Highway's targets
-// (-DLATHE_DISABLED_TARGETS="(HWY_AVX3|HWY_AVX3_SPR)"), leaves targets out, at about two seconds of
+// (-DLATHE_DISABLED_TARGETS="(HWY_AVX2|HWY_AVX3)"), leaves targets out, at about two seconds of
 // compile time each. The baseline cannot be left out.
 #ifndef LATHE_DISPATCH_FOREACH_TARGET_H_
 #define LATHE_DISPATCH_FOREACH_TARGET_H_
@@ -36,9 +36,9 @@
 #if LATHE_STATIC_ONLY
 #define LATHE_TARGETS LATHE_BASELINE
 #else
-#define LATHE_TARGETS                                                                  \
-  ((LATHE_OFFERED_TARGETS & ~(LATHE_DISABLED_TARGETS) &                                \
-    (HWY_AVX2 | HWY_AVX3 | HWY_AVX3_ZEN4 | HWY_AVX3_SPR | HWY_NEON | HWY_NEON_BF16)) | \
+#define LATHE_TARGETS                                                   \
+  ((LATHE_OFFERED_TARGETS & ~(LATHE_DISABLED_TARGETS) &                 \
+    (HWY_AVX2 | HWY_AVX3 | HWY_AVX3_ZEN4 | HWY_NEON | HWY_NEON_BF16)) | \
    LATHE_BASELINE)
 #endif
 
@@ -102,12 +102,6 @@ inline constexpr CompiledTarget kCompiledTiles = {};
 #include "lathe/dispatch/pass.h"
 #endif
 
-#if LATHE_TARGETS & HWY_AVX3_SPR
-#undef HWY_TARGET
-#define HWY_TARGET HWY_AVX3_SPR
-#include "lathe/dispatch/pass.h"
-#endif
-
 #if LATHE_TARGETS & HWY_NEON
 #undef HWY_TARGET
 #define HWY_TARGET HWY_NEON
@@ -121,8 +115,7 @@ inline constexpr CompiledTarget kCompiledTiles = {};
 #endif
 
 // A baseline that is none of these.
-#if LATHE_BASELINE & \
-    ~(HWY_AVX2 | HWY_AVX3 | HWY_AVX3_ZEN4 | HWY_AVX3_SPR | HWY_NEON | HWY_NEON_BF16)
+#if LATHE_BASELINE & ~(HWY_AVX2 | HWY_AVX3 | HWY_AVX3_ZEN4 | HWY_NEON | HWY_NEON_BF16)
 #undef HWY_TARGET
 #define HWY_TARGET LATHE_BASELINE
 #include "lathe/dispatch/pass.h"

@@ -19,10 +19,11 @@ namespace lathe::detail {
 namespace {
 
 // The code that serves a row of targets.def, by Highway's target. Differs from the row's own where
-// the baseline is one that we do not name: AVX3_DL serves as AVX3.
+// the baseline is one that we do not name: AVX3_DL serves as AVX3, AVX3_SPR as AVX3_ZEN4.
 constexpr int64_t CodeFor(int64_t target) noexcept {
   if (target == HWY_STATIC_TARGET) return LATHE_BASELINE;
   if (target == HWY_AVX3 && LATHE_BASELINE == HWY_AVX3_DL) return LATHE_BASELINE;
+  if (target == HWY_AVX3_ZEN4 && LATHE_BASELINE == HWY_AVX3_SPR) return LATHE_BASELINE;
   return target;
 }
 
