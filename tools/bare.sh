@@ -7,7 +7,7 @@
 #   tools/bare.sh debian12|debian13|sid [--short] [--compiler CXX]... [--keep FOLDER]
 #
 # Without options: the smallest example, a row of the benchmark, and every test, whose summary closes the output.
-# --short builds a part of the tests: targets, one operation and every way to consume lathe.
+# --short: the smallest example, and of the tests targets, one operation and ways to consume lathe.
 # --compiler, instead of all that: targets, one operation and static.h by that compiler (g++-11, clang++-19), which is
 # installed first; g++ and clang++ are the system's own. To be tried by hand beside those of .ci/run:
 #   tools/bare.sh debian12 --compiler g++-11 --compiler clang++-14 --compiler clang++-16 --compiler clang++-19
@@ -89,21 +89,27 @@ inside() {
 }
 
 # A cut of the tests, for which the kernels of all targets are compiled once, not a dozen times.
-part="-DLATHE_TEST_FILES=/tests/(dispatch/cpu|base/target|mla_decode/known_answers)_test
+part="-DLATHE_TEST_FILES=/tests/(dispatch/cpu|base/target|mla_decode/known_answers|.*/golden)_test
   -DLATHE_TEST_BUILDS=OFF -DLATHE_TEST_CONSUMERS=ON -DLATHE_BUILD_BENCHMARKS=OFF -DLATHE_BUILD_EXAMPLES=OFF"
 
 if [ ${#compilers[@]} -gt 0 ]; then
   for compiler in "${compilers[@]}"; do
     step "$compiler"
     inside env LATHE_CXX="$compiler" LATHE_CMAKE_ARGS="${LATHE_CMAKE_ARGS:-} $part -DLATHE_BUILD_TOOLS=OFF" \
-      ./dev test \
+      ./dev test --all \
       -E '^consumers\.(vcpkg|conan|registry|archive|add|fetch|header|c_lib|find|pkg|ctypes)|^docs'
   done
   exit
 fi
 step "the smallest example"
 inside env LATHE_CMAKE_ARGS="${LATHE_CMAKE_ARGS:-}" ./dev demo 00_hello
+if [ -n "$short" ]; then
+  step "some tests"
+  inside env LATHE_CMAKE_ARGS="${LATHE_CMAKE_ARGS:-} $part" \
+    ./dev test --all -E '^consumers\.(vcpkg|conan|registry|archive)'
+  exit
+fi
 step "a row of the benchmark"
 inside env LATHE_CMAKE_ARGS="${LATHE_CMAKE_ARGS:-}" LATHE_BENCH_COMPARATORS=0 ./dev bench '^MlaDecode/heads:16/keys:4096/.*bf16.*threads:1/cache:warm$'
 step "the tests"
-inside env LATHE_CMAKE_ARGS="${LATHE_CMAKE_ARGS:-} ${short:+$part}" ./dev test
+inside env LATHE_CMAKE_ARGS="${LATHE_CMAKE_ARGS:-}" ./dev test --all

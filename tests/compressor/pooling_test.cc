@@ -82,7 +82,7 @@ TEST_CASE("how tokens are divided into calls does not change a bit", "[compresso
   }
 }
 
-TEST_CASE("a ring of states gives the bits of pages", "[compressor]") {
+TEST_CASE("a ring of states gives the bits of pages", "[compressor][long]") {
   const Target target = LATHE_GENERATE_TARGET();
   const Kind kind = GENERATE(from_range(kKinds));
   const int64_t block_size = GENERATE(1, 3, 8);

@@ -130,7 +130,7 @@ bool ArePair(CacheFormat first, CacheFormat second) {
 }
 
 TEST_CASE("a row beside another that sees other keys has the bits that it has alone",
-          "[mla_decode][company][D1][D2]") {
+          "[mla_decode][company][D1][D2][long]") {
   const FormatRow first = GENERATE(from_range(kFormats));
   const TwoRows::Lens lens[] = {
       {{1, 1}, {1, 0}},   // the second set has a key for one row alone
@@ -162,7 +162,7 @@ TEST_CASE("a row beside another that sees other keys has the bits that it has al
 
 TEST_CASE(
     "a row has its bits whatever another's length does to a window, and whatever its keys hold",
-    "[mla_decode][company][D2]") {
+    "[mla_decode][company][D2][long]") {
   const Target target = LATHE_GENERATE_TARGET();
   const CacheFormat first = GENERATE(CacheFormat::kLatentBFloat16, CacheFormat::kLatentFloat32);
   const CacheFormat second =

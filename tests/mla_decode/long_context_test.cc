@@ -27,7 +27,7 @@ void CheckPageSizes(int64_t batch, int64_t seq_len, int64_t num_heads) {
 }
 
 #define LATHE_LONG_CASE(name) \
-  TEMPLATE_TEST_CASE(name, "[mla_decode][long]", float, float16, bfloat16)
+  TEMPLATE_TEST_CASE(name, "[mla_decode][contexts][long]", float, float16, bfloat16)
 
 LATHE_LONG_CASE("batch 1, 64000 keys, 16 heads") { CheckPageSizes<TestType>(1, 64000, 16); }
 LATHE_LONG_CASE("batch 1, 54321 keys, 16 heads") { CheckPageSizes<TestType>(1, 54321, 16); }

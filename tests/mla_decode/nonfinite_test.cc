@@ -94,8 +94,8 @@ struct Causal {
   int64_t len, num_heads, behind;  // the bad key is at len - behind
 };
 
-TEMPLATE_TEST_CASE("a bad key reaches the rows that see it, and no others", "[mla_decode]", float,
-                   float16, bfloat16) {
+TEMPLATE_TEST_CASE("a bad key reaches the rows that see it, and no others", "[mla_decode][long]",
+                   float, float16, bfloat16) {
   const Poison poison =
       GENERATE(Poison{kNan, 0}, Poison{kNan, 511}, Poison{kNan, 512}, Poison{kNan, 575},
                Poison{kInf, 37}, Poison{-kInf, 300}, Poison{kInf, 540});

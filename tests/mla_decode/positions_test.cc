@@ -102,7 +102,7 @@ class Tokens {
 };
 
 TEST_CASE("drafts verified together have the bits of decodes one by one",
-          "[mla_decode][positions]") {
+          "[mla_decode][positions][long]") {
   const FormatRow row = GENERATE(from_range(kFormats));
   const int64_t seq_len = GENERATE(4, 130, 1300);
   Tokens tokens(row.format, row.format, GENERATE(3, 20), seq_len, 4);
@@ -160,7 +160,7 @@ TEST_CASE("any number of heads has the same bits however many tokens come at onc
 }
 
 TEST_CASE("a prompt in chunks has the bits of one shot, and a prefix hit those of a cold start",
-          "[mla_decode][positions]") {
+          "[mla_decode][positions][long]") {
   const int64_t chunk = GENERATE(1, 7, 64, 512);
   const int64_t prefix = GENERATE(0, 200);
   Tokens tokens(CacheFormat::kLatentBFloat16, CacheFormat::kLatentBFloat16, 6, 600 + prefix, 600);

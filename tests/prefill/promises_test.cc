@@ -80,8 +80,8 @@ struct Poison {
   bool is_in_value;
 };
 
-TEMPLATE_TEST_CASE("a bad key reaches the rows that see it, and no others", "[prefill]", float,
-                   float16, bfloat16) {
+TEMPLATE_TEST_CASE("a bad key reaches the rows that see it, and no others", "[prefill][long]",
+                   float, float16, bfloat16) {
   const Target target = LATHE_GENERATE_TARGET();
   const auto [value, is_in_value] =
       GENERATE(Poison{kNan, false}, Poison{kNan, true}, Poison{kInf, true}, Poison{-kInf, true});

@@ -50,7 +50,7 @@ void ForEachExecutor(const F& f) {
 }
 
 TEST_CASE("every operation gives the same bits on every executor",
-          "[reliability][determinism][A27]") {
+          "[reliability][determinism][A27][long]") {
   const Target target = LATHE_GENERATE_TARGET();
   for (const Operation& operation : Operations(target)) {
     const std::vector<std::byte> expected = operation.run({});

@@ -77,7 +77,7 @@ TEST_CASE("pages of two sequences interleave in both caches", "[sliding_window]"
   problem.CheckEveryTarget();
 }
 
-TEST_CASE("a long prefill is windows of its blocks", "[sliding_window]") {
+TEST_CASE("a long prefill is windows of its blocks", "[sliding_window][long]") {
   const int64_t ratio = GENERATE(4, 128);
   V4Problem<bfloat16> whole({{8, 512, 0}, {2500}, {300}, 128, ratio});
   for (const Target target : RunnableTargets()) {

@@ -376,7 +376,7 @@ TEST_CASE("a million columns, more than enough workers", "[topk]") {
   problem.RunAndRequireReference(ThreadExecutor(7));
 }
 
-TEST_CASE("long rows among short ones, in parts that workers share", "[topk]") {
+TEST_CASE("long rows among short ones, in parts that workers share", "[topk][long]") {
   const Target target = LATHE_GENERATE_TARGET();
   const int64_t k = GENERATE(1, 700, 30000);
   CAPTURE(Name(target), k);
