@@ -41,6 +41,8 @@ int32_t lathe_get_target(size_t index, lathe_target_info* info, lathe_message* m
 
 int32_t lathe_best_target(void) { return static_cast<int32_t>(lathe::BestTarget()); }
 
+int32_t lathe_decline_amx(void) { return lathe::DeclineAmx() ? 1 : 0; }
+
 int32_t lathe_get_format(int32_t format, int64_t width, lathe_format_info* info,
                          lathe_message* message) {
   lathe::capi::Conversion conversion;

@@ -123,12 +123,14 @@ TEST_CASE("D4: tiles need each of what may be withheld alone, and say which is m
       {"this CPU lacks AVX512_VNNI, VBMI, VBMI2, BITALG, VPOPCNTDQ, VAES, VPCLMULQDQ or GFNI",
        [](MockedTiles&, Cpu& cpu) { cpu.highway = kSkylakeServer; }},
       {"this CPU lacks AVX512_BF16", [](MockedTiles&, Cpu& cpu) { cpu.avx512_bf16 = false; }},
+      {"this program declines AMX tiles",
+       [](MockedTiles&, Cpu& cpu) { cpu.asked_for_tiles = false; }},
   };
   if (LATHE_BASELINE == HWY_AVX3_ZEN4) SKIP("this program itself needs the vector code");
   for (const Case& c : cases) {
     INFO("expected: " << c.reason);
     MockedTiles tiles;
-    Cpu cpu = {kSapphireRapids, true, {}, 0};
+    Cpu cpu = {kSapphireRapids, true, {}, true, 0};
     c.withhold(tiles, cpu);
     cpu.tiles = tiles.Unit();
     CHECK(std::string(TileObstacle(HWY_AVX3_ZEN4, cpu)) == c.reason);
@@ -138,8 +140,9 @@ TEST_CASE("D4: tiles need each of what may be withheld alone, and say which is m
 }
 
 TEST_CASE("DetectCpu: agrees with the compiler's own detection") {
-  const Cpu cpu = lathe::detail::DetectCpu();
+  const Cpu cpu = lathe::detail::DetectCpu(true);
   CHECK(cpu.avx512_bf16 == (__builtin_cpu_supports("avx512bf16") != 0));
+  CHECK_FALSE(lathe::detail::DetectCpu(false).asked_for_tiles);
 #if LATHE_HAVE_AMX
   // What was granted once is granted again.
   if (cpu.tiles.is_complete()) {

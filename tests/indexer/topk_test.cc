@@ -139,7 +139,7 @@ TEST_CASE("scoring with selection gives the lists of the two steps", "[indexer][
   problem.RequireSameLists();
 }
 
-TEST_CASE("workers share a long row", "[indexer][topk]") {
+TEST_CASE("workers share a long row", "[indexer][topk][long]") {
   const int64_t k = GENERATE(1, 100, 2048);
   const CacheFormat format =
       GENERATE(CacheFormat::kIndexerFp8, CacheFormat::kIndexerMxfp4, CacheFormat::kLatentBFloat16);
@@ -176,7 +176,8 @@ TEST_CASE("scoring with selection asks for threads once, or twice for rows in pa
 }
 
 // Each part of a row tells the others how good its best are: the worse the parts are alike, the less that says.
-TEST_CASE("the best keys of a long row lie together, or are spread evenly", "[indexer][topk]") {
+TEST_CASE("the best keys of a long row lie together, or are spread evenly",
+          "[indexer][topk][long]") {
   const int64_t k = GENERATE(1, 60, 1000);
   const int64_t run =
       GENERATE(1, 100, 700, 5003);  // the best keys, the next best, ... in runs of so many

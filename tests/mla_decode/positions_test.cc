@@ -121,7 +121,7 @@ TEST_CASE("drafts verified together have the bits of decodes one by one",
 }
 
 TEST_CASE("drafts of a tree have the bits of a chain, and whichever siblings came after them",
-          "[mla_decode][positions][tree]") {
+          "[mla_decode][positions][tree][long]") {
   const FormatRow row = GENERATE(from_range(kFormats));
   const int64_t seq_len = GENERATE(4, 130, 1300);
   Tokens tokens(row.format, row.format, GENERATE(3, 20), seq_len, 4);
@@ -146,7 +146,7 @@ TEST_CASE("drafts of a tree have the bits of a chain, and whichever siblings cam
 }
 
 TEST_CASE("any number of heads has the same bits however many tokens come at once",
-          "[mla_decode][positions]") {
+          "[mla_decode][positions][long]") {
   const int64_t num_heads = GENERATE(1, 2, 5, 6, 13, 16, 17, 29, 33, 45, 64, 128);
   const CacheFormat format = GENERATE(CacheFormat::kLatentBFloat16, CacheFormat::kLatentFloat16);
   Tokens tokens(format, format, num_heads, 400, 9);

@@ -17,8 +17,8 @@
 #include <cstdint>
 
 // Linux, because elsewhere nobody grants the permission to use tiles (or we do not know how to
-// ask).
-#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__)
+// ask). LATHE_DISABLE_AMX leaves tiles out of a program.
+#if !defined(LATHE_DISABLE_AMX) && defined(__x86_64__) && defined(__linux__) && defined(__GNUC__)
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>

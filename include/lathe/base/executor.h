@@ -15,7 +15,9 @@ namespace lathe {
 // run(ctx, num_tasks, fn, arg) calls fn(arg, task) exactly once for every task in [0, num_tasks), on
 // any threads, concurrently or not, in any order, and returns after all of them have returned.
 // lathe asks for at most `num_workers` tasks at a time and balances inside them, so a plain
-// "parallel for" without work stealing is enough. A task never calls the executor again and never throws.
+// "parallel for" without work stealing is enough. A task never calls the executor again and never throws. `run` may not
+// throw either: operations are noexcept, so an exception that leaves it, or a cancelled thread inside it, ends the
+// process by std::terminate.
 struct Executor {
   using TaskFn = void (*)(void* arg, size_t task);
   using RunFn = void (*)(void* ctx, size_t num_tasks, TaskFn fn, void* arg);

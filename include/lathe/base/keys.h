@@ -101,7 +101,7 @@ enum class IndexSpace : uint8_t {
   kPhysical,  // slots of the cache: block * block_size + offset; block_table is not used
 };
 
-constexpr int64_t kNoWindow = std::numeric_limits<int64_t>::max();
+constexpr int64_t kNoWindow = (std::numeric_limits<int64_t>::max)();
 
 // The keys that query rows see. B sequences, T query rows over all of them; a sequence has seq_lens[b] tokens
 // and L = seq_lens[b] / compress_ratio keys.

@@ -3,7 +3,7 @@
 #ifndef LATHE_BASE_LSE_H_
 #define LATHE_BASE_LSE_H_
 
-#include <limits>
+#include "lathe/base/types.h"
 
 namespace lathe {
 
@@ -11,7 +11,7 @@ namespace lathe {
 // live keys; FlashMLA's callers expect +inf.
 struct LsePolicy {
   bool base2 = false;
-  float empty = -std::numeric_limits<float>::infinity();
+  float empty = detail::FloatOf(0xFF800000);  // -inf, also where a caller's flags deny infinities
 };
 
 }  // namespace lathe

@@ -54,6 +54,11 @@ LATHE_API TargetList Targets() noexcept;
 // The target that kAuto means on this machine.
 LATHE_API Target BestTarget() noexcept;
 
+// Keeps this module from asking the operating system for AMX tiles, whose permission is the whole process's and
+// for good (docs/dispatch.md#amx): amx_bf16 is not runnable then. To be called before anything else of lathe; returns
+// whether no permission was asked for, which is so, too, where there are no tiles. Thread-safe.
+LATHE_API bool DeclineAmx() noexcept;
+
 }  // namespace lathe
 
 #endif  // LATHE_BASE_TARGET_H_

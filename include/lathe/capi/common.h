@@ -164,6 +164,9 @@ LATHE_C_API int32_t lathe_get_target(size_t index, lathe_target_info* info, lath
 // What LATHE_TARGET_AUTO means on this machine.
 LATHE_C_API int32_t lathe_best_target(void);
 
+// DeclineAmx, base/target.h: 1 where no permission for tiles was asked for, else 0.
+LATHE_C_API int32_t lathe_decline_amx(void);
+
 // What a record of `width` columns takes (docs/formats.md). A page of a dense cache is
 // block_size * (record_bytes + side_bytes) bytes.
 //

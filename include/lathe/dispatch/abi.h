@@ -21,8 +21,11 @@
 #error "lathe needs Highway 1.2.0 or newer"
 #endif
 
-#if __FINITE_MATH_ONLY__
-#error "lathe needs infinities and NaN: compile this file with -fno-finite-math-only"
+// Infinities and NaN have their meaning in lathe, a quotient is no product by a reciprocal, and sums keep their order.
+// Clang names none of the flags behind -ffast-math (docs/dispatch.md).
+#if __FINITE_MATH_ONLY__ || defined(__FAST_MATH__) || defined(__RECIPROCAL_MATH__) || \
+    defined(__ASSOCIATIVE_MATH__) || defined(__NO_SIGNED_ZEROS__)
+#error "lathe computes as IEEE 754 says: compile this file with -fno-fast-math"
 #endif
 
 // static.h sets 1: the targets of this unit's own flags alone, and no call into libhwy.

@@ -26,7 +26,8 @@ struct Cpu {
   int64_t highway = 0;  // Highway's targets; includes what the operating system saves
   bool avx512_bf16 = false;
   arch::TileUnit tiles = {};
-  int tile_permission_error = 0;  // errno of asking for tiles, 0 where granted (or not asked)
+  bool asked_for_tiles = false;   // the operating system for the permission
+  int tile_permission_error = 0;  // errno of asking for tiles, 0 where granted
 };
 
 // "", or what keeps code for this target of Highway's from running on `cpu`.
@@ -70,6 +71,7 @@ constexpr const char* TileObstacle(int64_t target, const Cpu& cpu) noexcept {
     return "the operating system does not save the configuration of AMX tiles (XCR0 bit 17)";
   if (!cpu.tiles.saves_data)
     return "the operating system does not save the data of AMX tiles (XCR0 bit 18)";
+  if (!cpu.asked_for_tiles) return "this program declines AMX tiles";
   switch (cpu.tile_permission_error) {
     case 0:
       return Obstacle(target, cpu);
@@ -93,9 +95,9 @@ inline bool HasAvx512Bf16() noexcept {
 #endif
 }
 
-// Asks for the permission to use tiles where there are some. Tens of microseconds in a virtual
-// machine, where CPUID traps.
-inline Cpu DetectCpu() noexcept {
+// Asks for the permission to use tiles where there are some, and `uses_tiles`. Tens of microseconds in a
+// virtual machine, where CPUID traps.
+inline Cpu DetectCpu([[maybe_unused]] bool uses_tiles) noexcept {
   Cpu cpu;
 #if LATHE_STATIC_ONLY  // only the baseline is compiled, and libhwy is not there to be asked
   cpu.highway = LATHE_BASELINE;
@@ -105,9 +107,11 @@ inline Cpu DetectCpu() noexcept {
   cpu.avx512_bf16 = HasAvx512Bf16();
 #if defined(LATHE_TEST_TILE)  // foreach_target.h
   cpu.tiles = {true, true, true, true, true};
+  cpu.asked_for_tiles = uses_tiles;
 #elif LATHE_HAVE_AMX
   cpu.tiles = arch::ThisTileUnit();
-  if (cpu.tiles.is_complete()) cpu.tile_permission_error = arch::RequestTilePermission();
+  cpu.asked_for_tiles = uses_tiles && cpu.tiles.is_complete();
+  if (cpu.asked_for_tiles) cpu.tile_permission_error = arch::RequestTilePermission();
 #endif
   return cpu;
 }

@@ -50,6 +50,9 @@ constexpr const char* WhyNotCompiled(int64_t target) noexcept {
 }
 
 constexpr const char* WhyNoTiles(int64_t target) noexcept {
+#ifdef LATHE_DISABLE_AMX
+  if (HWY_ARCH_X86 != 0) return "not compiled: disabled when this program was built";
+#endif
   if (HWY_ARCH_X86 != 0 && LATHE_STATIC_ONLY == 0 && LATHE_HAVE_AMX == 0)
     return "not compiled: AMX needs x86-64 Linux and GCC or Clang";
   return WhyNotCompiled(target);
@@ -97,11 +100,13 @@ struct Registry {
   TargetInfo info[kNumRows];
   const KernelTable* kernels[kNumRows];  // null: not runnable
   size_t best;
+  bool asked_for_tiles;
 };
 
 inline Registry MakeRegistry(const Cpu& cpu) noexcept {
   Registry registry = {};
   registry.best = kNumRows - 1;  // kPortable, which always runs
+  registry.asked_for_tiles = cpu.asked_for_tiles;
   for (size_t i = kNumRows; i-- > 0;) {
     const Row& row = kRows[i];
     TargetInfo& info = registry.info[i];
@@ -120,9 +125,11 @@ inline Registry MakeRegistry(const Cpu& cpu) noexcept {
   return registry;
 }
 
-// Asks the CPU once in a process: a later hwy::DisableTargets is not noticed.
-inline const Registry& GetRegistry() noexcept {
-  static const Registry registry = MakeRegistry(DetectCpu());
+inline constexpr bool kHasTileKernels = (LATHE_TARGETS & LATHE_TILE_TARGET) != 0;
+
+// Asks the CPU once in a process: a later hwy::DisableTargets is not noticed, nor another `uses_tiles`.
+inline const Registry& GetRegistry(bool uses_tiles = kHasTileKernels) noexcept {
+  static const Registry registry = MakeRegistry(DetectCpu(uses_tiles));
   return registry;
 }
 
@@ -160,5 +167,7 @@ lathe::Target lathe::BestTarget() noexcept {
   const detail::Registry& registry = detail::GetRegistry();
   return registry.info[registry.best].target;
 }
+
+bool lathe::DeclineAmx() noexcept { return !detail::GetRegistry(false).asked_for_tiles; }
 
 #endif  // LATHE_DISPATCH_REGISTRY_H_

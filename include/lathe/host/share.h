@@ -105,7 +105,7 @@ class ShareTable {
   };
 
  public:
-  static constexpr int64_t kToTheEnd = std::numeric_limits<int64_t>::max();
+  static constexpr int64_t kToTheEnd = (std::numeric_limits<int64_t>::max)();
 
   // What a call of so many workers needs room for; two parts for each end of a share inside an item.
   static constexpr int64_t MostShares(int64_t workers) {

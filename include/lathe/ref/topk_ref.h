@@ -48,16 +48,16 @@ inline TopkRowResult TopkOfRow(const TopkArgs& args, const TopkOptions& options,
   const int64_t num_columns = args.logits.extent[1], pool = options.pool_size;
   int64_t begin = args.row_starts.empty() ? 0 : args.row_starts(t);
   int64_t end = args.row_ends.empty() ? num_columns : args.row_ends(t);
-  begin = std::min(std::max<int64_t>(begin, 0), num_columns);
-  end = std::max(std::min(end, num_columns), begin);
+  begin = (std::min)((std::max<int64_t>)(begin, 0), num_columns);
+  end = (std::max)((std::min)(end, num_columns), begin);
   const int64_t origin = options.index_base == TopkIndexBase::kRowStart ? begin : 0;
   const int64_t length = args.row_lens.empty() ? (end - origin) * pool : args.row_lens(t);
 
   // The first newest position that is always in: not before length - append_newest, at a pool's start.
-  int64_t tail = std::max<int64_t>(0, length - options.append_newest);
+  int64_t tail = (std::max<int64_t>)(0, length - options.append_newest);
   while (tail % pool != 0) ++tail;
-  tail = std::max(tail, (begin - origin) * pool);
-  while (end > begin && (end - 1 - origin) * pool >= std::min(tail, length)) --end;
+  tail = (std::max)(tail, (begin - origin) * pool);
+  while (end > begin && (end - 1 - origin) * pool >= (std::min)(tail, length)) --end;
 
   TopkRowResult row;
   const auto add = [&](int64_t position, float value) {

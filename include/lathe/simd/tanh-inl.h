@@ -28,8 +28,8 @@ LATHE_INLINE VF Tanh(VF x) {
   y = hn::MulAdd(y, square, hn::Set(d, -5.3739648e-2f));
   y = hn::MulAdd(y, square, hn::Set(d, 1.3331442e-1f));
   y = hn::MulAdd(y, square, hn::Set(d, -3.3333281e-1f));
-  const VF small = hn::MulAdd(hn::Mul(y, square), x, x);
-  return hn::IfThenElse(hn::Lt(magnitude, hn::Set(d, kSmall)), small, large);
+  const VF near_zero = hn::MulAdd(hn::Mul(y, square), x, x);
+  return hn::IfThenElse(hn::Lt(magnitude, hn::Set(d, kSmall)), near_zero, large);
 }
 
 }  // namespace

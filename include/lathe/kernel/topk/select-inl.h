@@ -41,7 +41,7 @@ using VI = hn::Vec<I32>;
 constexpr int32_t kInfinityKey = 0x7F800000;
 constexpr int32_t kNanKey = -kInfinityKey - 1;
 // The floor that every score reaches, NaN too.
-constexpr int32_t kNoFloor = std::numeric_limits<int32_t>::min();
+constexpr int32_t kNoFloor = (std::numeric_limits<int32_t>::min)();
 
 LATHE_INLINE int32_t SortKey(float score) {
   int32_t bits;
