@@ -143,6 +143,7 @@ namespace ops = watched;
 #define SelectTopk(...) LATHE_TEST_WATCH(SelectTopk, __VA_ARGS__)
 #define Targets(...) LATHE_TEST_WATCH(Targets, __VA_ARGS__)
 #define BestTarget(...) LATHE_TEST_WATCH(BestTarget, __VA_ARGS__)
+#define DeclineAmx(...) LATHE_TEST_WATCH(DeclineAmx, __VA_ARGS__)
 // clang-format on
 #include "tests/build/exercise.h"
 

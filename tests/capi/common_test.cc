@@ -22,6 +22,7 @@ TEST_CASE("the version and the targets of C are those of C++", "[capi]") {
   const TargetList targets = Targets();
   REQUIRE(lathe_num_targets() == targets.size);
   REQUIRE(lathe_best_target() == static_cast<int32_t>(BestTarget()));
+  REQUIRE(lathe_decline_amx() == (DeclineAmx() ? 1 : 0));
   for (size_t i = 0; i < targets.size; ++i) {
     auto info = Sized<lathe_target_info>();
     RequireOk([&](lathe_message* m) { return lathe_get_target(i, &info, m); });
