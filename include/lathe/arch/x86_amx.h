@@ -29,6 +29,8 @@
 #define LATHE_HAVE_AMX 0
 #endif
 
+#include "lathe/base/config.h"
+
 namespace lathe::arch {
 
 constexpr int64_t kTileRows = 16;
@@ -46,7 +48,7 @@ struct alignas(64) TileConfig {
 static_assert(sizeof(TileConfig) == 64, "as LDTILECFG reads it");
 
 // All eight tiles whole.
-inline constexpr TileConfig kWholeTiles = {
+LATHE_HIDDEN inline constexpr TileConfig kWholeTiles = {
     1, 0, {}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
 
 // Forced inline, also at -O0: code that a unit compiles with its own flags must not be shared.

@@ -16,10 +16,19 @@
 #define LATHE_INLINE inline __attribute__((always_inline))
 #endif
 
-// Before the declaration of every public function that is compiled code. One unit of a program, or the
-// library, defines them (impl.h); where static.h is included, it does, for that unit alone.
+// What does not leave its module: plugins and libraries of one process, each with a lathe of its own version, formats and
+// targets, neither call each other's functions nor keep each other loaded.
+#if defined(__GNUC__) && !defined(_WIN32)
+#define LATHE_HIDDEN __attribute__((visibility("hidden")))
+#else
+#define LATHE_HIDDEN
+#endif
+
+// Before the declaration of every public function that is compiled code. One unit of a module (a program, a shared
+// library), or lathe::dispatch, defines them (impl.h); where static.h is included, it does, for that unit alone. A
+// library that offers lathe's functions to others defines it as nothing, in its build and in theirs.
 #ifndef LATHE_API
-#define LATHE_API
+#define LATHE_API LATHE_HIDDEN
 #endif
 
 // Before a loop of constant length whose body must end up in registers.

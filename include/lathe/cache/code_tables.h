@@ -29,7 +29,7 @@ constexpr CodeTables MakeCodeTables() noexcept {
 }
 
 template <class Code>
-inline constexpr CodeTables kCodeTables = MakeCodeTables<Code>();
+LATHE_HIDDEN inline constexpr CodeTables kCodeTables = MakeCodeTables<Code>();
 
 // What rounds bfloat16 magnitudes to codes, for lookups by 6 bits. Counted from half of the least code on,
 // a magnitude is [steps | dropped], steps being as fine as normal codes.
@@ -45,8 +45,8 @@ struct RoundingTables {
 
 constexpr uint8_t kInexact = 32;
 template <class Code>
-inline constexpr uint8_t kSubnormalSteps = (FormatOf<Code>::kNumMantissaBits + 1)
-                                           << FormatOf<Code>::kNumMantissaBits;
+LATHE_HIDDEN inline constexpr uint8_t kSubnormalSteps = (FormatOf<Code>::kNumMantissaBits + 1)
+                                                        << FormatOf<Code>::kNumMantissaBits;
 
 template <class Code>
 constexpr RoundingTables MakeRoundingTables() noexcept {
@@ -67,7 +67,7 @@ constexpr RoundingTables MakeRoundingTables() noexcept {
 }
 
 template <class Code>
-inline constexpr RoundingTables kRoundingTables = MakeRoundingTables<Code>();
+LATHE_HIDDEN inline constexpr RoundingTables kRoundingTables = MakeRoundingTables<Code>();
 
 }  // namespace lathe::detail
 
