@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 HEADERS = ROOT / "include" / "lathe"
 
 # What goes with an operation and is explained beside it: sizes, plans, parts of a run, targets.
-HELPER = re.compile(r"(Sizes|WorkspaceBytes|Targets?)$|^Plan|^Run\w+(Part|Merge)$")
+HELPER = re.compile(r"(Sizes|WorkspaceBytes|Targets?|DeclineAmx)$|^Plan|^Run\w+(Part|Merge)$")
 
 
 def read(*paths):
