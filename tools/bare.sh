@@ -89,7 +89,7 @@ inside() {
 }
 
 # A cut of the tests, for which the kernels of all targets are compiled once, not a dozen times.
-part="-DLATHE_TEST_FILES=/tests/(dispatch/cpu|base/target|mla_decode/known_answers|.*/golden)_test
+part="-DLATHE_TEST_FILES=/tests/(dispatch/cpu|base/target|mla_decode/known_answers)_test
   -DLATHE_TEST_BUILDS=OFF -DLATHE_TEST_CONSUMERS=ON -DLATHE_BUILD_BENCHMARKS=OFF -DLATHE_BUILD_EXAMPLES=OFF"
 
 if [ ${#compilers[@]} -gt 0 ]; then
