@@ -51,13 +51,6 @@ static_assert(sizeof(TileConfig) == 64, "as LDTILECFG reads it");
 LATHE_HIDDEN inline constexpr TileConfig kWholeTiles = {
     1, 0, {}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
 
-// Forced inline, also at -O0: code that a unit compiles with its own flags must not be shared.
-#if LATHE_HAVE_AMX
-#define LATHE_ARCH_INLINE [[gnu::always_inline]] inline
-#else
-#define LATHE_ARCH_INLINE inline
-#endif
-
 struct CpuidLeaf {
   uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0;
 };
@@ -70,7 +63,7 @@ struct TileUnit {
   bool saves_config = false;  // XCR0 bit 17, XTILECFG
   bool saves_data = false;    // XCR0 bit 18, XTILEDATA
 
-  LATHE_ARCH_INLINE constexpr bool is_complete() const {
+  LATHE_INLINE constexpr bool is_complete() const {
     return has_tiles && has_bf16 && has_palette && saves_config && saves_data;
   }
 };
@@ -78,7 +71,7 @@ struct TileUnit {
 // By what cpuid(leaf, subleaf) answers. A CPU without a leaf may answer with those of another: none is asked for what
 // the one before it does not lead to.
 template <class Cpuid>
-LATHE_ARCH_INLINE constexpr TileUnit TileUnitOf(const Cpuid& cpuid, uint32_t xcr0) {
+LATHE_INLINE constexpr TileUnit TileUnitOf(const Cpuid& cpuid, uint32_t xcr0) {
   TileUnit unit = {};
   const CpuidLeaf features = cpuid(7, 0);
   unit.has_tiles = (features.edx >> 24 & 1) != 0;
@@ -97,39 +90,39 @@ LATHE_ARCH_INLINE constexpr TileUnit TileUnitOf(const Cpuid& cpuid, uint32_t xcr
 #if LATHE_HAVE_AMX
 
 struct AmxTile {
-  LATHE_ARCH_INLINE static void Configure(const TileConfig& config) {
+  LATHE_INLINE static void Configure(const TileConfig& config) {
     asm volatile("ldtilecfg %0" ::"m"(config) : "memory");
   }
-  LATHE_ARCH_INLINE static void Release() { asm volatile("tilerelease" ::: "memory"); }
+  LATHE_INLINE static void Release() { asm volatile("tilerelease" ::: "memory"); }
 
   template <int kTile>
-  LATHE_ARCH_INLINE static void Zero() {
+  LATHE_INLINE static void Zero() {
     asm volatile("tilezero %%tmm%c0" ::"i"(kTile) : "memory");
   }
   // Rows are `stride` bytes apart, anywhere.
   template <int kTile>
-  LATHE_ARCH_INLINE static void Load(const void* from, int64_t stride) {
+  LATHE_INLINE static void Load(const void* from, int64_t stride) {
     asm volatile("tileloadd (%1,%2,1), %%tmm%c0" ::"i"(kTile), "r"(from), "r"(stride) : "memory");
   }
   // Load, of what L1 need not keep.
   template <int kTile>
-  LATHE_ARCH_INLINE static void LoadStreamed(const void* from, int64_t stride) {
+  LATHE_INLINE static void LoadStreamed(const void* from, int64_t stride) {
     asm volatile("tileloaddt1 (%1,%2,1), %%tmm%c0" ::"i"(kTile), "r"(from), "r"(stride) : "memory");
   }
   template <int kTile>
-  LATHE_ARCH_INLINE static void Store(void* to, int64_t stride) {
+  LATHE_INLINE static void Store(void* to, int64_t stride) {
     asm volatile("tilestored %%tmm%c0, (%1,%2,1)" ::"i"(kTile), "r"(to), "r"(stride) : "memory");
   }
   // C += A . B, bf16 products, float32 sums.
   template <int kC, int kA, int kB>
-  LATHE_ARCH_INLINE static void MultiplyBFloat16() {
+  LATHE_INLINE static void MultiplyBFloat16() {
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kC), "i"(kA), "i"(kB) : "memory");
   }
 };
 
 // This CPU's leaves; zeros where it has none of that number.
 struct ReadCpuid {
-  LATHE_ARCH_INLINE CpuidLeaf operator()(uint32_t leaf, uint32_t subleaf) const {
+  LATHE_INLINE CpuidLeaf operator()(uint32_t leaf, uint32_t subleaf) const {
     CpuidLeaf at = {};
     __get_cpuid_count(leaf, subleaf, &at.eax, &at.ebx, &at.ecx, &at.edx);
     return at;
@@ -137,19 +130,19 @@ struct ReadCpuid {
 };
 
 // XCR0, the state that the operating system saves; 0 where it says nothing of the sort (OSXSAVE).
-LATHE_ARCH_INLINE uint32_t Xcr0() {
+LATHE_INLINE uint32_t Xcr0() {
   if ((ReadCpuid()(1, 0).ecx >> 27 & 1) == 0) return 0;
   uint32_t low = 0, high = 0;
   asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
   return low;
 }
 
-LATHE_ARCH_INLINE TileUnit ThisTileUnit() { return TileUnitOf(ReadCpuid(), Xcr0()); }
+LATHE_INLINE TileUnit ThisTileUnit() { return TileUnitOf(ReadCpuid(), Xcr0()); }
 
 // Asks Linux for the tile data, for all threads of this process, those that exist already too. 0 or
 // an errno: ENOSPC where some thread has an alternate signal stack too small for the larger signal
 // frames, EINVAL or ENOSYS before Linux 5.16, whatever a seccomp filter answers.
-LATHE_ARCH_INLINE int RequestTilePermission() {
+LATHE_INLINE int RequestTilePermission() {
   constexpr long kArchReqXcompPerm = 0x1023, kXfeatureXtiledata = 18;
   const int saved = errno;
   const bool granted = syscall(SYS_arch_prctl, kArchReqXcompPerm, kXfeatureXtiledata) == 0;
@@ -159,8 +152,6 @@ LATHE_ARCH_INLINE int RequestTilePermission() {
 }
 
 #endif  // LATHE_HAVE_AMX
-
-#undef LATHE_ARCH_INLINE
 
 }  // namespace lathe::arch
 

@@ -22,7 +22,7 @@
 #endif
 
 // Infinities and NaN have their meaning in lathe, a quotient is no product by a reciprocal, and sums keep their order.
-// Clang names none of the flags behind -ffast-math (docs/dispatch.md).
+// GCC 11 and Clang name none of the flags behind -ffast-math (docs/dispatch.md).
 #if __FINITE_MATH_ONLY__ || defined(__FAST_MATH__) || defined(__RECIPROCAL_MATH__) || \
     defined(__ASSOCIATIVE_MATH__) || defined(__NO_SIGNED_ZEROS__)
 #error "lathe computes as IEEE 754 says: compile this file with -fno-fast-math"

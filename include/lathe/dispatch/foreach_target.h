@@ -4,8 +4,8 @@
 // that also uses it, and its nine targets cost twice the time of the four we want.
 //
 // LATHE_DISABLED_TARGETS, a mask of Highway's targets
-// (-DLATHE_DISABLED_TARGETS="(HWY_AVX2|HWY_AVX3)"), leaves targets out, at about two seconds of
-// compile time each. The baseline cannot be left out.
+// (-DLATHE_DISABLED_TARGETS="(HWY_AVX2|HWY_AVX3)"), leaves targets out; each costs as long to
+// compile as the others (docs/compile_time.md). The baseline cannot be left out.
 #ifndef LATHE_DISPATCH_FOREACH_TARGET_H_
 #define LATHE_DISPATCH_FOREACH_TARGET_H_
 
