@@ -16,7 +16,7 @@ namespace ops = lathe;
 
 #include "lathe/arch/x86_amx.h"
 
-#if LATHE_HAVE_AMX
+#if LATHE_HAVE_AMX || defined(LATHE_DISABLE_AMX)
 
 #include <cstring>
 
@@ -26,6 +26,16 @@ namespace ops = lathe;
 namespace {
 
 int num_requests = 0;
+
+// Whether there is anything to ask for; where the program is built without, what it says of that is to be seen.
+bool HasTiles() {
+#ifdef LATHE_DISABLE_AMX
+  return std::strcmp(ops::Targets().data[0].reason,
+                     "not compiled: disabled when this program was built") == 0;
+#else
+  return lathe::arch::ThisTileUnit().is_complete();
+#endif
+}
 
 // Of the system call that a filter trapped: it returns -EPERM.
 void Count(int, siginfo_t*, void* context) {
@@ -44,11 +54,14 @@ int main(int argc, char** argv) {
   const bool declines = argc > 1 && std::strcmp(argv[1], "decline") == 0;
   if (declines && !ops::DeclineAmx()) return 1;
   if (!Exercise()) return 2;
-  const bool has_tiles = lathe::arch::ThisTileUnit().is_complete();
+  const bool has_tiles = HasTiles();
   const int most = declines || !has_tiles ? 0 : LATHE_TEST_MOST;
   std::printf("asked %d times, expected %d\n", num_requests, most);
   if (num_requests != most) return 3;
   if (ops::DeclineAmx() != (most == 0)) return 4;  // too late to change anything, it tells
+#ifdef LATHE_DISABLE_AMX
+  if (!has_tiles) return 5;
+#endif
   return has_tiles ? 0 : 77;
 }
 
